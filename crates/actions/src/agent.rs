@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use trackway_domain::{
     Duration, Error as Rule, Id, Patch, Ref, capability,
-    enums::{Runner, Switch},
+    enums::{Runner, RunnerParser, Switch},
     field, kind,
     patch::{self, UNSET},
     queue::MAX_STEPS_LIMIT,
@@ -48,7 +48,7 @@ pub struct SetAgent {
     #[serde(default)]
     pub parent: Patch<Ref<kind::Agent>>,
     /// Runner that executes the agent's runs
-    #[arg(long)]
+    #[arg(long, value_parser = RunnerParser)]
     pub runner: Option<Runner>,
     /// Model that the agent uses
     #[arg(long, default_value = UNSET, hide_default_value = true)]

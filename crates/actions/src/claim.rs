@@ -29,8 +29,8 @@ use crate::{
 
 /// Claim the most urgent ready task, or the given one, and start a run for it
 ///
-/// The output contains the run and its token. The task is in progress until the queue item is completed (then the
-/// task is done), fails or is released (then the task is open again).
+/// The output contains the run and its token. Completing the queue item completes the task. Failing or releasing it
+/// opens the task again.
 #[derive(Debug, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {

@@ -58,28 +58,26 @@ impl Action for CreateCommitment {
     type Output = CommitmentState;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let title = text::check_required_line("title", &self.title, text::LINE_MAX)?;
-        let description = self
-            .description
-            .as_deref()
-            .map(|text| text::check_body("description", text, text::TEXT_MAX))
-            .transpose()?;
-        if self.critical_mass < 1 {
+        let Self { studio: studio_reference, title, critical_mass, limit, description, deadline } = self;
+        let title = text::check_required_line("title", title, text::LINE_MAX)?;
+        let description =
+            description.as_deref().map(|text| text::check_body("description", text, text::TEXT_MAX)).transpose()?;
+        if *critical_mass < 1 {
             return Err(Rule::usage("the critical mass must be at least 1").into());
         }
-        if self.limit.is_some_and(|limit| limit < self.critical_mass) {
+        if limit.is_some_and(|limit| limit < *critical_mass) {
             return Err(Rule::usage("the limit must not be below the critical mass").into());
         }
-        let studio = studio(write, &self.studio)?;
+        let studio = studio(write, studio_reference)?;
         let commitment = Commitment {
             id: write.new_id(),
             tenant_id: context.tenant,
             studio_id: studio.id,
             title,
             description,
-            critical_mass: self.critical_mass,
-            member_limit: self.limit,
-            deadline: self.deadline,
+            critical_mass: *critical_mass,
+            member_limit: *limit,
+            deadline: *deadline,
             status: CommitmentStatus::Pending,
             achieved_at: None,
             created_at: write.now,

@@ -4,9 +4,7 @@ use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, command, kind, sentence};
 use trackway_store::{
     Writer,
-    display::{
-        AgentRow, CommitmentRow, ConversationRow, DecisionRow, ExperimentRow, NoteRow, RouteRow, TaskRow, WorkflowRow,
-    },
+    display::{AgentRow, CommitmentRow, ConversationRow, DecisionRow, ExperimentRow, NoteRow, RouteRow, WorkflowRow},
     params,
     tables::{
         Agent, Commitment, Conversation, Decision, Experiment, Label, Note, Role, Route, Studio, Workflow, Workspace,
@@ -19,7 +17,6 @@ use crate::{
     definition,
     error::Result,
     studio,
-    task::{self, lineage::refresh_versions, set::lock_task},
     touched::{NoTouches, Touch, action_type},
 };
 
@@ -32,7 +29,7 @@ pub(crate) fn mark_deleted<K: kind::Marker>(write: &mut Writer<'_>, table: &str,
 }
 
 /// Deletes the packages of a role or of a task, as the column says.
-fn delete_packages<K>(
+pub(crate) fn delete_packages<K>(
     write: &mut Writer<'_>,
     column: &str,
     id: Id<K>,
@@ -203,39 +200,6 @@ delete_definition!(
         (write.display_row_by_id::<RouteRow>("o", id)?, Touch::one)
     } -> RouteRow
 );
-
-/// Delete a task and free its variant
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
-pub struct DeleteTask {
-    /// Variant or id of the task
-    pub task: Ref<kind::Task>,
-}
-
-impl Action for DeleteTask {
-    const NAME: &'static str = "delete_task";
-    const CAPABILITY: &'static str = "delete";
-    const COMMAND: (&'static str, &'static str) = ("task", "delete");
-    const IS_DESTRUCTIVE: bool = true;
-    type Touched = (Touch<kind::Task, action_type::Delete>, Touch<kind::Package, action_type::Delete>);
-    type Output = TaskRow;
-
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        write.lock_catalog()?;
-        let task = lock_task(write, &self.task)?;
-        let shown = write.display_row_by_id::<TaskRow>("t", task.id)?;
-        let now = write.now;
-        mark_deleted(write, "tasks", task.id)?;
-        let packages = delete_packages(write, "task_id", task.id)?;
-        write.post(
-            "update task_variants set released_at = ?3 where tenant_id = ?1 and variant = ?2 and released_at is null",
-            params![task.variant, now],
-        )?;
-        refresh_versions(write, task.lineage_id)?;
-        let resource = task::set::resource(&task);
-        Ok(ActionOutcome::changed(shown, &resource, (Touch::one(resource.clone()), packages)))
-    }
-}
 
 /// Declares the delete action of a resource in a studio.
 macro_rules! delete_in_studio {

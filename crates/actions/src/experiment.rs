@@ -112,20 +112,27 @@ impl Action for EndExperiment {
     type Output = UpsertResult<Experiment>;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        if self.status == ExperimentStatus::Open {
+        let Self { experiment, status, outcome } = self;
+        if *status == ExperimentStatus::Open {
             return Err(Rule::usage("an experiment cannot end with status open")
                 .hint("use one of: succeeded, failed, abandoned")
                 .into());
         }
-        let before = locked_experiment(write, &self.experiment)?;
-        if before.status != ExperimentStatus::Open && before.status != self.status {
+        let before = locked_experiment(write, experiment)?;
+        if before.status != ExperimentStatus::Open && before.status != *status {
             return Err(Rule::conflict(format!("the experiment has already ended as {}", before.status)).into());
         }
         let experiment = Experiment {
-            status: self.status,
-            outcome: self.outcome.body("outcome", text::TEXT_MAX)?.apply(before.outcome.clone()),
+            id: before.id,
+            tenant_id: before.tenant_id,
+            conversation_id: before.conversation_id,
+            title: before.title.clone(),
+            status: *status,
+            outcome: outcome.body("outcome", text::TEXT_MAX)?.apply(before.outcome.clone()),
+            created_at: before.created_at,
+            updated_at: before.updated_at,
             ended_at: before.ended_at.or(Some(write.now)),
-            ..before.clone()
+            deleted_at: before.deleted_at,
         };
         let (experiment, saved) = save(context, write, Some(&before), experiment)?;
         let (subject, ended) = (subject(&experiment), resource(&experiment));

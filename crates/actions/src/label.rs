@@ -41,7 +41,15 @@ impl Action for SetLabel {
         let before =
             write.row_locked::<Label>("where tenant_id = ?1 and key = ?2 and deleted_at is null", params![key])?;
         let label = match &before {
-            Some(before) => Label { name, ..before.clone() },
+            Some(before) => Label {
+                id: before.id,
+                tenant_id: before.tenant_id,
+                key,
+                name,
+                created_at: before.created_at,
+                updated_at: before.updated_at,
+                deleted_at: before.deleted_at,
+            },
             None => Label {
                 id: write.new_id(),
                 tenant_id: context.tenant,

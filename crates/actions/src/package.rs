@@ -50,9 +50,10 @@ impl Action for SetPackage {
     type Output = Pin;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let Self { role, task } = self;
         write.lock_catalog()?;
-        let role = write.resolve(&self.role)?;
-        let task = lock_task(write, &self.task)?;
+        let role = write.resolve(role)?;
+        let task = lock_task(write, task)?;
         let name = role_name(write, role)?;
         let before = find_pin(write, role, &task)?;
         let pinned = |was| Pin { role: name.clone(), task_id: task.id, variant: task.variant.clone(), was };
@@ -182,14 +183,15 @@ impl Action for UpgradePackages {
     type Output = Vec<PinMove>;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let Self { level, role } = self;
         write.lock_catalog()?;
-        let role = write.resolve_optional(self.role.as_ref())?;
+        let role = write.resolve_optional(role.as_ref())?;
         let pins = write.rows::<Package>("where tenant_id = ?1 and deleted_at is null order by id", &[])?;
         let mut moved = Vec::new();
         let mut tasks = Vec::new();
         let mut packages = Vec::new();
         for package in pins.into_iter().filter(|pin| role.is_none_or(|role| role == pin.role_id)) {
-            let path = write.replacement_path_up_to(package.task_id, self.level)?;
+            let path = write.replacement_path_up_to(package.task_id, *level)?;
             let (Some(from), Some(to)) = (path.first(), path.last()) else {
                 continue;
             };

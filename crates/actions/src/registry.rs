@@ -23,7 +23,7 @@ use crate::{
     decision::{AddOptions, CastVote, CloseDecision, CreateDecision},
     delete::{
         DeleteAgent, DeleteCommitment, DeleteConversation, DeleteDecision, DeleteExperiment, DeleteLabel, DeleteNote,
-        DeleteRole, DeleteRoute, DeleteStudio, DeleteTask, DeleteWorkflow, DeleteWorkspace,
+        DeleteRole, DeleteRoute, DeleteStudio, DeleteWorkflow, DeleteWorkspace,
     },
     error::Result,
     experiment::{EndExperiment, SetExperiment},
@@ -43,7 +43,7 @@ use crate::{
     scratchpad::{RestoreScratchpad, SetScratchpad, UpdateScratchpad},
     stickie::{ArchiveStickie, DeleteStickie, RelateStickies, SetStickie, UnrelateStickies, UpdateStickie},
     studio::SetStudio,
-    task::{ReplaceTask, SetTask},
+    task::{DeleteTask, ReplaceTask, SetTask},
     testcase::{ImportTestcases, SetTestcase},
     token::{CreateToken, RevokeToken},
     touched::Touched,

@@ -192,16 +192,17 @@ impl Action for CreateToken {
     type Output = NewToken;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let person = match (&self.person, context.actor) {
+        let Self { name, person, expires, scope } = self;
+        let person = match (person, context.actor) {
             (Some(person), _) => write.resolve(person)?,
             (None, Actor::Person(person)) => person,
             (None, Actor::Agent(_)) => {
                 return Err(Rule::denied("an agent cannot have tokens other than those of its runs").into());
             }
         };
-        let name = self.name.as_deref().map(|name| text::check_line("name", name, text::LINE_MAX)).transpose()?;
-        let scope = self.scope.unwrap_or(TokenScope::All);
-        let (shown, resource) = create_for_person(context, write, person, name, scope, self.expires)?;
+        let name = name.as_deref().map(|name| text::check_line("name", name, text::LINE_MAX)).transpose()?;
+        let scope = scope.unwrap_or(TokenScope::All);
+        let (shown, resource) = create_for_person(context, write, person, name, scope, *expires)?;
         Ok(ActionOutcome::changed(shown, &resource, NoTouches))
     }
 }

@@ -41,6 +41,10 @@ pub trait Client: Debug + Send + Sync {
     /// is false.
     fn find_transcripts(&self, path: &Path, is_wanted: &mut dyn FnMut(&Path) -> bool) -> FoundTranscripts;
 
+    /// Whether a file is a transcript of this client, by its name and its first lines. Ingest asks this about files that
+    /// several clients may have written.
+    fn is_transcript(&self, file: &Path) -> bool;
+
     /// The directory in which the session of a transcript began.
     fn transcript_cwd(&self, transcript: &Path) -> Option<PathBuf>;
 
@@ -92,18 +96,28 @@ pub struct SessionVariables {
 pub struct Clients(pub &'static [&'static dyn Client]);
 
 impl Clients {
-    /// The command that connects a client, for hints.
+    /// The command that connects a client, for hints. With several clients, the command lists them and asks which to
+    /// connect.
     pub fn connect_command(self) -> String {
-        let name = match self.0 {
-            [one] => one.command_name(),
-            _ => "CLIENT",
-        };
-        format!("trackway connect {name}")
+        match self.0 {
+            [one] => format!("trackway connect {}", one.command_name()),
+            _ => "trackway connect".to_owned(),
+        }
     }
 
     /// The names of the clients for people, separated by commas.
     pub fn display_names(self) -> String {
         self.0.iter().map(|client| client.display_name()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The client with this name on the command line. Also accepts the name in the database.
+    pub fn by_command_name(self, name: &str) -> Option<&'static dyn Client> {
+        self.0.iter().copied().find(|client| client.command_name() == name || client.name() == name)
+    }
+
+    /// The names of the clients on the command line, separated by commas.
+    pub fn command_names(self) -> String {
+        self.0.iter().map(|client| client.command_name()).collect::<Vec<_>>().join(", ")
     }
 
     /// The client with a name. Versions that supported only one client stored no name; without a name, this returns the

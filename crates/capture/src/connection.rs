@@ -17,7 +17,7 @@ pub struct Version(pub u32, pub u32, pub u32);
 impl FromStr for Version {
     type Err = ();
 
-    /// Parses the first word of a text such as `2.1.197 (Name)`.
+    /// Parses the first word of a text such as `MAJOR.MINOR.PATCH (NAME)`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let word = text.split_whitespace().next().ok_or(())?;
         let mut numbers = word.split(['.', '-', '+']).map(|number| number.parse().map_err(|_| ()));
@@ -85,6 +85,9 @@ pub struct SettingsFileNames {
 
 /// Connects a client to Trackway by editing its settings.
 pub trait Connection: Debug + Send + Sync {
+    /// The name of the client's program.
+    fn program_name(&self) -> &'static str;
+
     /// The installed version of the client, unless the client does not print it in time.
     fn version(&self) -> Option<Version>;
 
@@ -119,6 +122,9 @@ pub trait Connection: Debug + Send + Sync {
 
     /// The events that get hooks, and the events that the client's version does not know.
     fn events(&self, hooks: &HookSettings) -> (Vec<&'static str>, Vec<&'static str>);
+
+    /// The command inside the client that lists its hooks, for a client that has one.
+    fn hooks_command(&self) -> Option<&'static str>;
 
     /// The connection as a plugin folder, for a client that supports plugins.
     fn plugin(&self, memory: Memory) -> Option<Plugin>;

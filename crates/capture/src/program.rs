@@ -36,10 +36,20 @@ pub fn is_on_path() -> bool {
     find_on_path(NAME).next().is_some()
 }
 
-/// The files with this name on the PATH. Skips relative directories, because they differ between processes.
+/// The programs with this name on the PATH. Skips relative directories, because they differ between processes, and files
+/// that are not executable, as a shell does.
 pub fn find_on_path(name: &str) -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = env::split_paths(&path).filter(|directory| directory.is_absolute()).collect();
     let name = format!("{name}{}", env::consts::EXE_SUFFIX);
-    directories.into_iter().map(move |directory| directory.join(&name)).filter(|file| Path::is_file(file))
+    directories.into_iter().map(move |directory| directory.join(&name)).filter(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    #[cfg(unix)]
+    let has_permission =
+        |metadata: &fs::Metadata| std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let has_permission = |_: &fs::Metadata| true;
+    fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && has_permission(&metadata))
 }

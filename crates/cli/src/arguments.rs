@@ -1,12 +1,9 @@
 //! The clap commands, generated from the registries of actions and views.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
 use trackway_actions::{LongText, registry::ACTIONS};
-use trackway_capture::client::Client;
-use trackway_clients::CLIENTS;
-use trackway_domain::enums::Memory;
 use trackway_views::registry::VIEWS;
 
 use crate::{environment, long_text};
@@ -310,6 +307,7 @@ fn globals() -> [Arg; 3] {
 /// Commands that are neither actions nor views.
 fn other_commands() -> Vec<Command> {
     let [backup, restore, export, move_to] = crate::transfer::commands();
+    let [connect, disconnect] = crate::connect::commands();
     vec![
         backup,
         restore,
@@ -330,11 +328,8 @@ fn other_commands() -> Vec<Command> {
         crate::up::open_command(),
         crate::work::command(),
         Command::new("whoami").about("Show your identity, your run, your task, your scratchpad and next steps"),
-        client_command("connect", "Start recording the sessions of an agent client", connect_command),
-        client_command("disconnect", "Stop recording the sessions of an agent client", |client| {
-            let name = client.display_name();
-            settings_command(client, format!("Remove Trackway's hooks and MCP server from {name}'s settings"))
-        }),
+        connect,
+        disconnect,
         crate::demo::command(),
         Command::new("schema")
             .about("Show the tables, relations and graph edges of this database")
@@ -370,63 +365,6 @@ fn other_commands() -> Vec<Command> {
     ]
 }
 
-/// A command with a subcommand for each client.
-fn client_command(name: &'static str, about: &'static str, build: fn(&dyn Client) -> Command) -> Command {
-    Command::new(name)
-        .about(about)
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-        .subcommands(CLIENTS.0.iter().map(|client| build(*client)))
-}
-
-fn connect_command(client: &dyn Client) -> Command {
-    let name = client.display_name();
-    let command = settings_command(client, format!("Add Trackway's hooks and MCP server to {name}'s settings"));
-    let command = command.arg(memory());
-    let has_plugins = client.connection().plugin(Memory::default()).is_some();
-    if has_plugins { command.arg(plugin()) } else { command }.arg(no_mcp(client))
-}
-
-fn settings_command(client: &dyn Client, about: String) -> Command {
-    let files = client.connection().settings_file_names();
-    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
-    Command::new(client.command_name()).about(about).args([
-        flag("project").conflicts_with("user").help(format!(
-            "Use the project's settings: {} in its top directory [default inside a directory with .trackway or .git]",
-            files.project_hooks
-        )),
-        flag("user").help(format!("Use the user's settings: {} [default outside projects]", files.user_hooks)),
-        Arg::new("dry_run")
-            .long("dry-run")
-            .action(ArgAction::SetTrue)
-            .help("Show the difference, without changing anything"),
-    ])
-}
-
-fn memory() -> Arg {
-    Arg::new("memory").long("memory").value_name("WHOSE").value_parser(clap::value_parser!(Memory)).help(
-        "Which runs end with a prompt to update the scratchpad [default: unchanged; subagents for a new connection]",
-    )
-}
-
-fn no_mcp(client: &dyn Client) -> Arg {
-    let files = client.connection().settings_file_names();
-    Arg::new("no_mcp")
-        .long("no-mcp")
-        .action(ArgAction::SetTrue)
-        .help(format!("Do not add the MCP server to {} (with --user: {})", files.project_servers, files.user_servers))
-}
-
-fn plugin() -> Arg {
-    Arg::new("plugin")
-        .long("plugin")
-        .value_name("DIR")
-        .value_parser(clap::value_parser!(PathBuf))
-        .conflicts_with_all(["project", "user"])
-        .help("Write the hooks and the MCP server as a plugin to this folder, without changing any settings")
-}
-
 fn format_argument() -> Arg {
     Arg::new("format")
         .long("format")
@@ -460,11 +398,12 @@ mod tests {
             }
             assert!(!known.is_subcommand_required_set(), "trackway {} lacks a verb", usage.words);
             assert!(!usage.has_subject || known.get_positionals().next().is_some(), "{usage:?}");
-            for flag in usage.flags {
+            let flags = usage.flags.iter().map(|flag| (flag, true));
+            for (flag, takes_value) in flags.chain(usage.switches.iter().map(|switch| (switch, false))) {
                 let long = flag.replace('_', "-");
                 let argument = known.get_arguments().find(|argument| argument.get_long() == Some(&long));
-                let takes_value = |argument: &Arg| argument.get_action().takes_values();
-                assert!(argument.is_some_and(takes_value), "trackway {} --{long} VALUE", usage.words);
+                let argument = argument.unwrap_or_else(|| panic!("trackway {} --{long}", usage.words));
+                assert_eq!(argument.get_action().takes_values(), takes_value, "trackway {} --{long}", usage.words);
             }
         }
         let commands = grammar.get_subcommands().flat_map(|noun| noun.get_subcommands().chain([noun]));

@@ -43,6 +43,8 @@ pub struct CommandOutcome {
     pub is_dry_run: bool,
     /// Whether the exit code is 1.
     pub has_failed: bool,
+    /// An error to print after the data. It determines the exit code.
+    pub failure: Option<Failure>,
     /// The short form of each id in the data.
     pub short_ids: Vec<(String, String)>,
 }
@@ -57,6 +59,7 @@ impl CommandOutcome {
             more: None,
             is_dry_run: false,
             has_failed: false,
+            failure: None,
             short_ids: Vec::new(),
         }
     }
@@ -341,21 +344,28 @@ fn confirm(action: &ActionEntry, preview: &Value) -> Result<(), Failure> {
         }
         None => (format!(" {name:?}"), format!("{} {name}", format!("{verb} {noun}").trim_end())),
     };
-    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+    if !can_ask() {
         let command = format!("{noun} {verb}");
         return Err(Rule::usage(format!("{}{what} requires --yes without a terminal", command.trim_start()))
             .hint("--dry-run shows what would happen")
             .into());
     }
+    if ask(&question)? { Ok(()) } else { Err(Rule::usage("nothing was changed").into()) }
+}
+
+/// Whether a terminal can show a question and answer it.
+pub fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks a question on the terminal.
+pub fn ask(question: &str) -> Result<bool, Failure> {
     let mut stderr = std::io::stderr().lock();
     write!(stderr, "{question}? [y/N] ")?;
     stderr.flush()?;
     let mut reply = String::new();
     std::io::stdin().lock().read_line(&mut reply)?;
-    match reply.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Rule::usage("nothing was changed").into()),
-    }
+    Ok(matches!(reply.trim(), "y" | "Y" | "yes"))
 }
 
 fn completions(matches: &ArgMatches) -> CommandOutcome {

@@ -270,6 +270,9 @@ fn silent_unknown_sessions(read: &mut Reader<'_>, location: &Location) -> Result
             }
         }
         if let Some(last) = silent.last() {
+            let check = client.connection().hooks_command().map_or_else(String::new, |command| {
+                format!(", and check with its {command} command that they are enabled")
+            });
             return Ok(Some(Finding {
                 check: "hooks",
                 problem: format!(
@@ -278,7 +281,9 @@ fn silent_unknown_sessions(read: &mut Reader<'_>, location: &Location) -> Result
                     settings.display(),
                     last.session
                 ),
-                fix: "restart the client, which reads its hooks when it starts, and check with its /hooks command that they are enabled; import what was missed: trackway ingest".to_owned(),
+                fix: format!(
+                    "restart the client, which reads its hooks when it starts{check}; import what was missed: trackway ingest"
+                ),
             }));
         }
     }

@@ -1,11 +1,17 @@
 //! `trackway hook`: the command line of the hook intake and of the hook daemon.
 
-use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+    path::Path,
+    process::ExitCode,
+};
 
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 use trackway_capture::{
-    hook::{EventHeader, HookCall, HookLog, daemon},
+    client::Client,
+    hook::{EVENT_MAX, EventHeader, HookCall, HookLog, daemon},
     paths::is_below,
 };
 use trackway_clients::CLIENTS;
@@ -18,6 +24,9 @@ use crate::{
     render::Layout,
 };
 
+/// The flags of the command that take a value.
+const VALUE_FLAGS: [&str; 3] = ["--memory", "--db", "--tenant"];
+
 pub fn command() -> Command {
     let (clients, connect) = (CLIENTS.display_names(), CLIENTS.connect_command());
     Command::new("hook")
@@ -26,6 +35,12 @@ pub fn command() -> Command {
             "Record one {clients} hook event from standard input\n\n\
              `{connect}` installs this command as a hook. It always exits with 0, and writes errors to hook.log next to the database; `trackway doctor` shows them.",
         ))
+        // An unknown client must not make the command fail, so the parser accepts any name.
+        .arg(Arg::new("client").value_name("CLIENT").help(format!(
+            "Client that sends the event: {} [default: {}]",
+            CLIENTS.command_names(),
+            CLIENTS.named(None).map_or("", Client::command_name)
+        )))
         .arg(
             Arg::new("memory")
                 .long("memory")
@@ -48,9 +63,9 @@ pub fn run_fast(arguments: &[OsString]) -> Option<ExitCode> {
         |name: &str, variable: &str| after(name).map(ToString::to_string).or_else(|| std::env::var(variable).ok());
     let memory = after("--memory").and_then(|who| who.parse().ok()).unwrap_or_default();
     let (db, tenant) = (given("--db", environment::DATABASE), given("--tenant", environment::TENANT));
-    match std::panic::catch_unwind(|| take(memory, db, tenant)) {
+    match std::panic::catch_unwind(|| take(client_word(&words[1..]), memory, db, tenant)) {
         Ok(Some(answer)) => {
-            let _ = writeln!(std::io::stdout(), "{answer}");
+            let _ = writeln!(io::stdout(), "{answer}");
         }
         Ok(None) => {}
         Err(_) => HookLog::of_user(user_folder()).write("?", "internal error: the hook panicked"),
@@ -58,19 +73,40 @@ pub fn run_fast(arguments: &[OsString]) -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
+/// The word that names the client: a known client anywhere among the arguments, or else the word after `hook`. Other
+/// words can be values of flags that another version has.
+fn client_word<'a>(arguments: &[&'a str]) -> Option<&'a str> {
+    let is_value = |index: usize| index > 0 && VALUE_FLAGS.contains(&arguments[index - 1]);
+    let words = arguments.iter().enumerate().filter(|(index, word)| !word.starts_with('-') && !is_value(*index));
+    let known = words.map(|(_, word)| *word).find(|word| CLIENTS.by_command_name(word).is_some());
+    known.or_else(|| arguments.first().copied().filter(|word| !word.starts_with('-')))
+}
+
 pub fn hook(whole: &ArgMatches, matches: &ArgMatches) -> CommandOutcome {
     let memory = matches.get_one::<Memory>("memory").copied().unwrap_or(Memory::Subagents);
     let given = |name: &str| whole.get_one::<String>(name).cloned();
-    let answer = take(memory, given("db"), given("tenant"));
+    let client = matches.get_one::<String>("client").map(String::as_str);
+    let answer = take(client, memory, given("db"), given("tenant"));
     CommandOutcome::new(Value::String(answer.unwrap_or_default()), Layout::Text)
 }
 
-/// Records one event from standard input, and returns the text to print.
-fn take(memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<String> {
-    let client = CLIENTS.named(None)?;
+/// Records one event from standard input, and returns the text to print. Without a client's name, the event is from the
+/// first client: the hooks that earlier versions installed name none.
+fn take(client: Option<&str>, memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<String> {
+    let known = match client {
+        Some(name) => CLIENTS.by_command_name(name),
+        None => CLIENTS.named(None),
+    };
+    let Some(client) = known else {
+        // A client that cannot write the whole event may report the hook as broken.
+        let _ = io::copy(&mut io::stdin().lock().take(EVENT_MAX), &mut io::sink());
+        let (name, known) = (client.unwrap_or_default(), CLIENTS.command_names());
+        HookLog::of_user(user_folder()).write("?", &format!("unknown client {name:?}; known: {known}"));
+        return None;
+    };
     let token = std::env::var(environment::TOKEN).ok().filter(|token| !token.is_empty());
     let call = HookCall { client, clients: CLIENTS, memory, token, user_folder: user_folder() };
-    call.handle(std::io::stdin().lock(), |header| find(header, db, tenant))
+    call.handle(io::stdin().lock(), |header| find(header, db, tenant))
 }
 
 /// The database for the directory of an event; none if its sessions are excluded.

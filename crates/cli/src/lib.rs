@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod board_folder;
+pub mod client_argument;
 pub mod config;
 pub mod connect;
 pub mod demo;
@@ -54,7 +55,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match standard_input::substitute_dash(arguments)
         .map(|arguments| arguments::command_for(&arguments).try_get_matches_from(arguments))
     {
-        Ok(Ok(matches)) => dispatch::dispatch(&matches).and_then(|outcome| Output::of(&matches).print(&outcome)),
+        Ok(Ok(matches)) => dispatch::dispatch(&matches).and_then(|outcome| {
+            let code = Output::of(&matches).print(&outcome)?;
+            outcome.failure.map_or(Ok(code), Err)
+        }),
         Ok(Err(error)) if matches!(error.kind(), ClapError::DisplayHelp | ClapError::DisplayVersion) => {
             return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }

@@ -15,8 +15,9 @@ use crate::{
         ComparedStickie, Difference, EarlierContents, EditedSide, KnownStickie, edited_side_if_only_on_board,
         find_edited_side,
     },
+    command,
     enums::RelationType,
-    patch,
+    patch, sentence,
 };
 
 /// The identity of a relation: its two stickies and its type.
@@ -166,8 +167,10 @@ impl StickieNames {
 }
 
 fn unknown(name: &str) -> Error {
-    Error::not_found(format!("{RELATIONS_FILE}: there is no stickie {name:?} on this board"))
-        .hint("add the file of the stickie, or remove the line; board sync --to DIR --force rewrites relations.yaml")
+    Error::not_found(format!("{RELATIONS_FILE}: there is no stickie {name:?} on this board")).hint(sentence![
+        "add the file of the stickie, or remove the line; to rewrite relations.yaml from the board: ",
+        command!("board export", ["BOARD DIR"]; force),
+    ])
 }
 
 /// The lines of `relations.yaml`, with the edge of each.

@@ -212,6 +212,32 @@ pub enum Driver {
     External,
 }
 
+/// Parses a runner on the command line. Accepts hyphens for underscores, because the names of clients have hyphens
+/// there.
+#[derive(Debug, Clone)]
+pub struct RunnerParser;
+
+impl clap::builder::TypedValueParser for RunnerParser {
+    type Value = Runner;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<Runner, clap::Error> {
+        match value.to_str().map(|word| word.replace('-', "_").parse()) {
+            Some(Ok(runner)) => Ok(runner),
+            _ => clap::builder::EnumValueParser::new().parse_ref(command, argument, value),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = clap::builder::PossibleValue> + '_>> {
+        use clap::ValueEnum;
+        Some(Box::new(Runner::value_variants().iter().filter_map(Runner::to_possible_value)))
+    }
+}
+
 impl RunMode {
     /// The mode of runs in sessions of the client with this name.
     pub fn of_client(name: &str) -> Self {
@@ -330,12 +356,63 @@ closed_enum! {
     }
 }
 
+closed_enum! {
+    /// The kind of evidence for a match between a spawn and an agent, in words that fit every agent client.
+    pub enum EvidenceKind {
+        /// A hook reported the result of the spawning tool call.
+        HookResult = "hook_result",
+        /// A file beside the subagent's transcript names the tool call.
+        Sidecar = "sidecar",
+        /// The result of the tool call in the transcript names the agent.
+        ToolResult = "tool_result",
+        /// A notification that a background agent ended names the agent and the tool call.
+        Notification = "notification",
+        /// A progress line names the agent and the tool call.
+        Progress = "progress",
+        /// The agent's first prompt equals the prompt of the tool call.
+        PromptHash = "prompt_hash",
+        /// The agent and the tool call have the same role.
+        Role = "role",
+        /// The tool call requested an agent of this type.
+        AgentType = "agent_type",
+    }
+}
+
 impl Evidence {
+    /// The same evidence in words that fit every agent client.
+    pub fn kind(self) -> EvidenceKind {
+        match self {
+            Self::PostToolUse => EvidenceKind::HookResult,
+            Self::MetaJson => EvidenceKind::Sidecar,
+            Self::ToolResult => EvidenceKind::ToolResult,
+            Self::TaskNotification => EvidenceKind::Notification,
+            Self::AgentProgress => EvidenceKind::Progress,
+            Self::PromptHash => EvidenceKind::PromptHash,
+            Self::Role => EvidenceKind::Role,
+            Self::SubagentType => EvidenceKind::AgentType,
+        }
+    }
+
     /// Whether a match by this evidence is always tentative. A match by `prompt_hash` is tentative only if several
     /// spawns have equal prompts; the row of the match records it.
     pub fn is_fallback(self) -> bool {
         matches!(self, Self::Role | Self::SubagentType)
     }
+}
+
+/// Serializes evidence as two fields, `evidence` and `evidence_kind`, of the struct that contains it. The field of the
+/// struct must have the attribute `#[serde(flatten)]`, too.
+pub fn serialize_with_kind<S: serde::Serializer>(
+    evidence: &(impl Into<Option<Evidence>> + Copy),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(serde::Serialize)]
+    struct Fields {
+        evidence: Option<Evidence>,
+        evidence_kind: Option<EvidenceKind>,
+    }
+    let evidence = (*evidence).into();
+    serde::Serialize::serialize(&Fields { evidence, evidence_kind: evidence.map(Evidence::kind) }, serializer)
 }
 
 closed_enum! {

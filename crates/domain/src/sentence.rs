@@ -9,8 +9,9 @@ use std::fmt;
 pub const COMMANDS: &[CommandUsage] = &[
     CommandUsage::new("agent list", &[]),
     CommandUsage::new("agent set", &["handle", "capability", "max_items", "archived"]),
+    CommandUsage::new("board export", &[]).with_subject().with_switches(&["force"]),
     CommandUsage::new("board list", &[]),
-    CommandUsage::new("connect claude-code", &[]),
+    CommandUsage::new("connect", &[]),
     CommandUsage::new("decision results", &[]).with_subject(),
     CommandUsage::new("ingest", &[]),
     CommandUsage::new("init", &[]),
@@ -79,30 +80,33 @@ pub struct CommandUsage {
     pub has_subject: bool,
     /// Names of flags, with `_` instead of `-`.
     pub flags: &'static [&'static str],
+    /// Names of flags without a value.
+    pub switches: &'static [&'static str],
 }
 
 impl CommandUsage {
     const fn new(words: &'static str, flags: &'static [&'static str]) -> Self {
-        Self { words, has_subject: false, flags }
+        Self { words, has_subject: false, flags, switches: &[] }
     }
 
     const fn with_subject(self) -> Self {
         Self { has_subject: true, ..self }
     }
 
+    const fn with_switches(self, switches: &'static [&'static str]) -> Self {
+        Self { switches, ..self }
+    }
+
     /// Looks up a command at compile time, for [`command!`](crate::command).
     #[doc(hidden)]
-    pub const fn of(words: &str, subject: &[&str], flags: &[&str]) -> &'static Self {
+    pub const fn of(words: &str, subject: &[&str], flags: &[&str], switches: &[&str]) -> &'static Self {
         let mut index = 0;
         while index < COMMANDS.len() {
             let usage = &COMMANDS[index];
             if is_same(usage.words, words) {
                 assert!(usage.has_subject || subject.is_empty(), "COMMANDS has this command without a subject");
-                let mut flag = 0;
-                while flag < flags.len() {
-                    assert!(has(usage.flags, flags[flag]), "COMMANDS has this command without one of the flags");
-                    flag += 1;
-                }
+                assert!(has_all(usage.flags, flags), "COMMANDS has this command without one of the flags");
+                assert!(has_all(usage.switches, switches), "COMMANDS has this command without one of the switches");
                 return usage;
             }
             index += 1;
@@ -118,6 +122,7 @@ pub struct Command {
     pub subject: Option<String>,
     /// Names and values of the flags.
     pub flags: Vec<(&'static str, String)>,
+    pub switches: Vec<&'static str>,
 }
 
 /// A field of actions and views, made by [`field!`](crate::field). The command line has a flag for it.
@@ -137,17 +142,24 @@ impl Field {
     }
 }
 
-/// Builds a [`Command`](crate::sentence::Command) from its words, its subject in brackets, and its flags:
-/// `command!("note show", [id])`, `command!("agent set", handle = handle, max_items = "NUMBER")`.
+/// Builds a [`Command`](crate::sentence::Command) from its words, its subject in brackets, its flags, and its switches
+/// after a semicolon: `command!("note show", [id])`, `command!("agent set", handle = handle, max_items = "NUMBER")`,
+/// `command!("board export", ["BOARD DIR"]; force)`.
 #[macro_export]
 macro_rules! command {
-    ($words:literal $(, [$subject:expr])? $(, $flag:ident = $value:expr)* $(,)?) => {
+    ($words:literal $(, [$subject:expr])? $(, $flag:ident = $value:expr)* $(,)? $(; $($switch:ident),+)?) => {
         $crate::sentence::Command {
             usage: const {
-                $crate::sentence::CommandUsage::of($words, &[$(stringify!($subject))?], &[$(stringify!($flag)),*])
+                $crate::sentence::CommandUsage::of(
+                    $words,
+                    &[$(stringify!($subject))?],
+                    &[$(stringify!($flag)),*],
+                    &[$($(stringify!($switch)),+)?],
+                )
             },
             subject: $crate::command!(@subject $($subject)?),
             flags: vec![$((stringify!($flag), $value.to_string())),*],
+            switches: vec![$($(stringify!($switch)),+)?],
         }
     };
     (@subject) => {
@@ -251,8 +263,20 @@ impl fmt::Display for Command {
         if let Some(subject) = &self.subject {
             write!(out, " {subject}")?;
         }
-        self.flags.iter().try_for_each(|(flag, value)| write!(out, " --{} {value}", flag.replace('_', "-")))
+        self.flags.iter().try_for_each(|(flag, value)| write!(out, " --{} {value}", flag.replace('_', "-")))?;
+        self.switches.iter().try_for_each(|switch| write!(out, " --{}", switch.replace('_', "-")))
     }
+}
+
+const fn has_all(names: &[&str], wanted: &[&str]) -> bool {
+    let mut index = 0;
+    while index < wanted.len() {
+        if !has(names, wanted[index]) {
+            return false;
+        }
+        index += 1;
+    }
+    true
 }
 
 const fn has(names: &[&str], name: &str) -> bool {
@@ -298,5 +322,7 @@ mod tests {
             hint.to_string(),
             "a person can grant it: trackway agent set --handle ada --max-items 3; without --max-items, see trackway note show 1a2b3c4d"
         );
+        let export = command!("board export", ["BOARD DIR"]; force);
+        assert_eq!(export.to_string(), "trackway board export BOARD DIR --force");
     }
 }

@@ -46,8 +46,8 @@ pub fn prompt_hash(prompt: &str) -> String {
     hex(&Sha256::digest(prompt.as_bytes())[..8])
 }
 
-/// A placeholder for the id of a tool call. Records imported from claude-nagger have only the line of the call in the
-/// transcript, counted from 1.
+/// A placeholder for the id of a tool call. Some records imported from another tool have only the line of the call in
+/// the transcript, counted from 1.
 pub fn placeholder_call_id(session: &str, line: i64) -> String {
     format!("nagger:{session}:{line}")
 }

@@ -70,7 +70,7 @@ pub const NOUNS: &[Noun] = &[
         "run",
         "runs",
         "Runs",
-        "No runs yet. Record Claude Code from now on with `trackway connect claude-code`, import its earlier sessions with `trackway ingest`, or start a run with `trackway run start --agent A`.",
+        "No runs yet. Record agent clients from now on with `trackway connect`, import their earlier sessions with `trackway ingest`, or start a run with `trackway run start --agent A`.",
     )
     .shown_by("show"),
     noun("task", "tasks", "Tasks", "No tasks yet. Create one with `trackway task set --workflow W --command C`.")

@@ -81,7 +81,13 @@ fn given_arguments(arguments: Arguments, command: &Command) -> GivenArguments<'_
         subject: positional
             .zip(command.subject.as_deref())
             .map(|(argument, value)| (argument.get_id().to_string(), value)),
-        flags: command.flags.iter().map(|(flag, value)| (field_of_flag(flag), value.as_str())).collect(),
+        flags: command
+            .flags
+            .iter()
+            .map(|(flag, value)| (*flag, value.as_str()))
+            .chain(command.switches.iter().map(|switch| (*switch, "true")))
+            .map(|(flag, value)| (field_of_flag(flag), value))
+            .collect(),
     }
 }
 
@@ -147,7 +153,7 @@ mod tests {
 
     /// The schema and the arguments of a command, if it is an action or a view.
     fn schema_and_arguments(usage: &'static CommandUsage) -> Option<(&'static Schema, Arguments)> {
-        let command = Command { usage, subject: None, flags: Vec::new() };
+        let command = Command { usage, subject: None, flags: Vec::new(), switches: Vec::new() };
         let action = ACTIONS.iter().find(|action| matches_command(&command, action.command, action.alias));
         let view = || VIEWS.iter().find(|view| matches_command(&command, view.command, view.alias));
         action
@@ -163,6 +169,7 @@ mod tests {
                 usage,
                 subject: usage.has_subject.then(|| "x".to_owned()),
                 flags: usage.flags.iter().map(|flag| (*flag, "x".to_owned())).collect(),
+                switches: usage.switches.to_vec(),
             };
             let given = given_arguments(arguments, &command);
             assert_eq!(given.subject.is_some(), usage.has_subject, "{usage:?}");

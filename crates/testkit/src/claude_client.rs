@@ -54,6 +54,13 @@ pub fn versions() -> Vec<String> {
     versions.as_deref().unwrap_or(DEFAULT_VERSIONS).split_whitespace().map(str::to_owned).collect()
 }
 
+/// The tool with which the client that sent a request starts subagents. Its name is Task before version 2.1.63.
+pub(crate) fn spawn_tool(request: &Value) -> &'static str {
+    let is_offered =
+        |name| request["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == name));
+    if is_offered("Agent") { "Agent" } else { "Task" }
+}
+
 /// An installed version of the client.
 #[derive(Debug, Clone)]
 pub struct ClaudeClient {

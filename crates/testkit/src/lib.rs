@@ -21,6 +21,7 @@ mod snapshot;
 mod test_env;
 mod wait;
 
+pub(crate) use claude_client::spawn_tool;
 pub use command_line::{CommandLine, column, text};
 pub use database::{TestDatabase, database, migrated_database};
 pub use network::Network;

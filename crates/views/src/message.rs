@@ -18,40 +18,40 @@ use crate::{
 /// Filters for messages
 #[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct MessageFilter {
-    /// Only messages of this session
+    /// Only of this session
     #[arg(long)]
     pub session: Option<Ref<kind::Session>>,
-    /// Only messages from this run; `last` is the newest run
+    /// Only from this run; `last` is the newest
     #[arg(long)]
     pub run: Option<Ref<kind::Run>>,
-    /// Only messages from this agent
+    /// Only from this agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Only messages in this role; messages without a role have the role of their run
+    /// Only in this role, or without a role from a run in it
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
-    /// Only from or to this task, whatever version
+    /// Only from or to any version of this task
     #[arg(long)]
     pub task: Option<Ref<kind::Task>>,
-    /// Only messages of this conversation
+    /// Only of this conversation
     #[arg(long)]
     pub conversation: Option<Ref<kind::Conversation>>,
-    /// Only messages of this experiment
+    /// Only of this experiment
     #[arg(long)]
     pub experiment: Option<Ref<kind::Experiment>>,
     /// Only replies to this message
     #[arg(long, value_name = "MESSAGE")]
     pub reply_to: Option<Ref<kind::Message>>,
-    /// Only messages to this agent, person, role or task; as KIND:NAME if several kinds have the name
+    /// Only to this agent, person, role or task (KIND:NAME if ambiguous)
     #[arg(long, value_name = "NAME")]
     pub to: Option<String>,
-    /// Only messages with this tag
+    /// Only with this tag
     #[arg(long)]
     pub tag: Option<String>,
-    /// Only messages at or after this day or time, such as 2026-02-27
+    /// Only at or after this time, such as 2026-02-27
     #[arg(long, value_name = "TIME")]
     pub since: Option<Time>,
-    /// Only messages before this day or time
+    /// Only before this time
     #[arg(long, value_name = "TIME")]
     pub until: Option<Time>,
 }

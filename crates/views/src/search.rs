@@ -25,8 +25,8 @@ pub const RANKED_MAX: i64 = 10_000;
 
 /// Search messages for words and phrases
 ///
-/// A message must contain all words. Case and accents are ignored. A "quoted phrase" finds the words in this order (in
-/// a shell, put single quotes around it), and word* finds all words with this beginning.
+/// A message must contain all words. Case and accents are ignored. "Quoted phrases" keep their order (in a shell, put
+/// them in single quotes), and word* finds words with this beginning.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct Search {
     /// Words, "phrases" and prefixes*

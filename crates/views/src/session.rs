@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use trackway_domain::{
     Id, Ref, Time,
     enums::{Evidence, FileChange, RunStatus},
-    field, kind,
+    field,
+    kind::{self, Kind},
     queue::check_range,
     text,
 };
@@ -60,7 +61,7 @@ impl View for ListSessions {
             None => (None, None),
             Some((_, Ok(time))) => (Some(time), None),
             // A session identifies a position in the list exactly. Several sessions can begin at the same time.
-            Some((before, Err(_))) => (None, Some(read.resolve(&Ref::<kind::Session>::new(before))?)),
+            Some((before, Err(_))) => (None, Some(find_session(read, before)?)),
         };
         if let Some(time) = &time {
             params.push(time.to_param());
@@ -92,6 +93,17 @@ impl View for ListSessions {
     fn next_page(output: &Self::Output) -> Option<String> {
         output.next_page.clone()
     }
+}
+
+/// The session with this id or client-assigned id. The id in `next_page` names one session, even if two clients have
+/// assigned it.
+fn find_session(read: &mut Reader<'_>, given: &str) -> Result<Id<kind::Session>> {
+    if let Ok(id) = Uuid::try_parse(given)
+        && read.entry_by_id(id)?.is_some_and(|entry| entry.kind == Kind::Session)
+    {
+        return Ok(id.into());
+    }
+    read.resolve(&Ref::<kind::Session>::new(given))
 }
 
 /// Show a session with its runs, its subagents, and the evidence for each subagent
@@ -139,6 +151,7 @@ pub struct SubagentNode {
     pub role: Option<String>,
     pub description: Option<String>,
     pub tool_use_id: Option<String>,
+    #[serde(flatten, serialize_with = "trackway_domain::enums::serialize_with_kind")]
     pub evidence: Option<Evidence>,
     pub tentative: bool,
     pub run_id: Option<Id<kind::Run>>,

@@ -235,7 +235,7 @@ fn not_found(thing: &str) -> Rule {
             "record past work of agents from their transcripts: ",
             command!("ingest"),
             "; record future work: ",
-            command!("connect claude-code"),
+            command!("connect"),
         ])
     } else {
         error.hint(

@@ -2,10 +2,12 @@
 //! serialised.
 
 mod archive;
+mod delete;
 pub(crate) mod set;
 mod sync;
 
-pub use archive::{ArchiveBoard, DeleteBoard};
+pub use archive::ArchiveBoard;
+pub use delete::DeleteBoard;
 pub use set::SetBoard;
 pub use sync::{SyncBoard, SyncResult};
 

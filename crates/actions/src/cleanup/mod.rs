@@ -4,6 +4,8 @@ mod contents;
 mod events;
 mod leases;
 mod messages;
+mod null_role;
+mod old_spawns;
 mod session;
 mod spawns;
 
@@ -11,8 +13,9 @@ pub use contents::CleanupContents;
 pub use events::CleanupEvents;
 pub use leases::CleanupLeases;
 pub use messages::CleanupMessages;
+pub use null_role::CleanupNullRole;
+pub use old_spawns::CleanupOldSpawns;
 pub use session::CleanupSession;
-pub use spawns::{CleanupNullRole, CleanupOldSpawns};
 
 use serde::Serialize;
 use trackway_domain::{Error as Rule, Ref, Time, kind};

@@ -66,20 +66,18 @@ impl Action for CreateDecision {
     type Output = OpenDecision;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let question = text::check_required_line("question", &self.question, text::LINE_MAX)?;
-        let description = self
-            .description
-            .as_deref()
-            .map(|text| text::check_body("description", text, text::TEXT_MAX))
-            .transpose()?;
-        let studio = studio(write, &self.studio)?;
+        let Self { studio: studio_reference, question, options, description, deadline } = self;
+        let question = text::check_required_line("question", question, text::LINE_MAX)?;
+        let description =
+            description.as_deref().map(|text| text::check_body("description", text, text::TEXT_MAX)).transpose()?;
+        let studio = studio(write, studio_reference)?;
         let decision = Decision {
             id: write.new_id(),
             tenant_id: context.tenant,
             studio_id: studio.id,
             question,
             description,
-            deadline: self.deadline,
+            deadline: *deadline,
             status: DecisionStatus::Open,
             outcome: None,
             created_at: write.now,
@@ -91,7 +89,7 @@ impl Action for CreateDecision {
         write.insert(&decision)?;
         let resource = in_studio(&decision, &studio.name);
         resource.register(context, write)?;
-        let (options, touched) = add(context, write, &decision, &resource.path, &[], &self.options)?;
+        let (options, touched) = add(context, write, &decision, &resource.path, &[], options)?;
         let opened = OpenDecision { id: decision.id, studio: studio.name, question: decision.question, options };
         Ok(ActionOutcome::changed(opened, &resource, (Touch::one(resource.clone()), Touch::many(touched))))
     }
@@ -115,11 +113,12 @@ impl Action for AddOptions {
     type Output = OpenDecision;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let decision = locked::<Decision>(write, &self.decision)?;
+        let Self { decision, options: titles } = self;
+        let decision = locked::<Decision>(write, decision)?;
         require_open(&decision, write.now)?;
         let present = options(write, decision.id)?;
         let resource = resource(write, &decision)?;
-        let (added, touched) = add(context, write, &decision, &resource.path, &present, &self.options)?;
+        let (added, touched) = add(context, write, &decision, &resource.path, &present, titles)?;
         let studio = resource.path.split('/').next().unwrap_or_default().to_owned();
         let opened =
             OpenDecision { id: decision.id, studio, question: decision.question, options: [present, added].concat() };

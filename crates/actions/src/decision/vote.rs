@@ -51,9 +51,10 @@ impl Action for CastVote {
     type Output = RecordedVote;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let decision = locked::<Decision>(write, &self.decision)?;
+        let Self { decision, option, accept, prefer } = self;
+        let decision = locked::<Decision>(write, decision)?;
         require_open(&decision, write.now)?;
-        let option = self.option(write, decision.id)?;
+        let option = find_option(write, decision.id, option)?;
         let earlier = write.row::<Vote>(
             "where tenant_id = ?1 and option_id = ?2 and actor_id = ?3",
             params![option.id, context.actor.id()],
@@ -64,8 +65,8 @@ impl Action for CastVote {
             option_id: option.id,
             actor_kind: context.actor.kind(),
             actor_id: context.actor.id(),
-            accepted: self.accept || self.prefer,
-            preferred: self.prefer,
+            accepted: *accept || *prefer,
+            preferred: *prefer,
             created_at: earlier.as_ref().map_or(write.now, |vote| vote.created_at),
             updated_at: write.now,
         };
@@ -83,25 +84,24 @@ impl Action for CastVote {
     }
 }
 
-impl CastVote {
-    fn option(&self, write: &mut Writer<'_>, decision: Id<kind::Decision>) -> Result<DecisionOption> {
-        let titled = write.row::<DecisionOption>(
-            "where tenant_id = ?1 and decision_id = ?2 and title = ?3",
-            params![decision, text::clean_line(&self.option)],
-        )?;
-        if let Some(option) = titled {
-            return Ok(option);
-        }
-        let options = options(write, decision)?;
-        let by_id = write.entry_by_id_suffix(&self.option, Some(kind::Kind::DecisionOption))?;
-        if let Some(option) = by_id.and_then(|entry| options.iter().find(|option| option.id.uuid() == entry.id)) {
-            return Ok(option.clone());
-        }
-        let titles: Vec<_> = options.iter().map(|option| option.title.as_str()).collect();
-        let close = close_matches(&self.option, titles.iter().copied());
-        let offered = if close.is_empty() { titles.join(", ") } else { close.join(" or ") };
-        Err(Rule::not_found(format!("there is no option {:?}", self.option))
-            .hint(format!("use one of the options: {offered}"))
-            .into())
+/// Finds an option of a decision by its title or id.
+fn find_option(write: &mut Writer<'_>, decision: Id<kind::Decision>, given: &str) -> Result<DecisionOption> {
+    let titled = write.row::<DecisionOption>(
+        "where tenant_id = ?1 and decision_id = ?2 and title = ?3",
+        params![decision, text::clean_line(given)],
+    )?;
+    if let Some(option) = titled {
+        return Ok(option);
     }
+    let options = options(write, decision)?;
+    let by_id = write.entry_by_id_suffix(given, Some(kind::Kind::DecisionOption))?;
+    if let Some(option) = by_id.and_then(|entry| options.iter().find(|option| option.id.uuid() == entry.id)) {
+        return Ok(option.clone());
+    }
+    let titles: Vec<_> = options.iter().map(|option| option.title.as_str()).collect();
+    let close = close_matches(given, titles.iter().copied());
+    let offered = if close.is_empty() { titles.join(", ") } else { close.join(" or ") };
+    Err(Rule::not_found(format!("there is no option {given:?}"))
+        .hint(format!("use one of the options: {offered}"))
+        .into())
 }

@@ -1,11 +1,12 @@
-//! Importing tasks of other trackers. Each tracker has one file, which converts its export into an [`Export`]. The
-//! import then writes tasks and links with the actions that everybody uses.
+//! Imports the records of other tools. Each tool has one file. The file of a tracker converts its export into an
+//! [`Export`], and the import then writes tasks and links with the actions that everybody uses. The file of a tool that
+//! records sessions converts them for `session::import`.
 
 mod beads;
+mod nagger;
 
 pub use beads::ImportBeads;
-
-pub use crate::session::ImportNagger;
+pub use nagger::ImportNagger;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

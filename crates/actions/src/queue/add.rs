@@ -10,11 +10,10 @@ use trackway_domain::{
 };
 use trackway_store::{
     Writer, params,
-    queue::version_to_run,
+    queue::{ItemInsert, RunnableTask, version_to_run},
     row,
     tables::{NewRegistryEntry, QueueItem},
 };
-use uuid::Uuid;
 
 use super::{lease::return_expired, resource, unfinished_item_by_key};
 use crate::{
@@ -122,13 +121,8 @@ impl Action for AddItem {
         if let [action] = actions
             && context.run.is_none()
             && action.references_only_its_task()
-            && write.prepare_insert_by_variant()?
         {
-            batch.tasks.insert(
-                (action.task.as_str().to_owned(), None, false),
-                RunnableTask { id: Uuid::nil().into(), role: None },
-            );
-            batch.variant = Some(action.task.as_str().to_owned());
+            batch.find_single_task(write, &action.task)?;
         }
         let outcomes = actions
             .iter()
@@ -347,13 +341,6 @@ row! {
     }
 }
 
-/// A task that has a live version.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RunnableTask {
-    pub id: Id<kind::Task>,
-    pub role: Option<Id<kind::Role>>,
-}
-
 row! {
     /// The task that a request names, and the version to run, if one is live.
     pub struct RequestedTask {
@@ -444,8 +431,7 @@ pub(crate) fn runnable_task(
 struct ItemBatch {
     /// The key is the reference, the role, and whether that exact version was requested.
     tasks: HashMap<(String, Option<Id<kind::Role>>, bool), RunnableTask>,
-    /// The variant of the only item's task. The insert statement looks up the task.
-    variant: Option<String>,
+    insert: ItemInsert,
     causes: HashMap<Option<Id<kind::Message>>, Option<Cause>>,
     /// Dedup keys of the items that are not inserted yet.
     keys: HashMap<String, AddedItem>,
@@ -453,6 +439,14 @@ struct ItemBatch {
 }
 
 impl ItemBatch {
+    /// Finds the task of the only item, which references nothing else.
+    fn find_single_task(&mut self, write: &mut Writer<'_>, reference: &Ref<kind::Task>) -> Result<()> {
+        let look_up = |write: &mut Writer<'_>| runnable_task(write, reference, None, false);
+        let task = self.insert.task_of_single_item(write, reference.as_str(), look_up)?;
+        self.tasks.insert((reference.as_str().to_owned(), None, false), task);
+        Ok(())
+    }
+
     fn task(
         &mut self,
         write: &mut Writer<'_>,
@@ -585,10 +579,7 @@ impl ItemBatch {
         if self.items.iter().any(|item| matches!(item.status, ItemStatus::Ready | ItemStatus::Waiting)) {
             write.notify_workers_on_commit();
         }
-        match (&self.variant, self.items.as_slice()) {
-            (Some(variant), [item]) => write.insert_item_by_variant(item, variant)?,
-            (_, items) => write.insert_all(items)?,
-        }
+        self.insert.insert(write, &self.items)?;
         let entries: Vec<_> = self
             .items
             .iter()

@@ -159,8 +159,8 @@ pub(super) fn clear_block_reason(item: &mut QueueItem) {
 }
 
 fn task_retries_on_error(write: &mut Writer<'_>, task: Option<Id<kind::Task>>) -> Result<bool> {
-    let found = write
-        .one::<(bool,)>("select retry_on_error from tasks where tenant_id = ?1 and id = ?2", params![task])?;
+    let found =
+        write.one::<(bool,)>("select retry_on_error from tasks where tenant_id = ?1 and id = ?2", params![task])?;
     Ok(found.is_some_and(|(retries,)| retries))
 }
 

@@ -43,18 +43,19 @@ impl Action for SetReport {
     type Output = ReportResult;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let id = write.resolve(&self.agent)?;
+        let Self { agent: reference, task, one_liner, tldr, content } = self;
+        let id = write.resolve(reference)?;
         // The lock serialises the reports of one agent, so that their times are in order.
         let agent = write
             .row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![id])?
-            .ok_or_else(|| Rule::not_found(format!("there is no agent {:?}", self.agent)))?;
+            .ok_or_else(|| Rule::not_found(format!("there is no agent {reference:?}")))?;
         if ![Actor::Agent(agent.id), Actor::Person(agent.owner_id)].contains(&context.actor) {
             return Err(
                 Rule::denied(format!("only agent {0} and its owner can write reports of {0}", agent.handle)).into()
             );
         }
-        let task = write.resolve(&self.task)?;
-        let report = report::validate(&self.one_liner, &self.tldr, &self.content)?;
+        let task = write.resolve(task)?;
+        let report = report::validate(one_liner, tldr, content)?;
         let origin = ReportOrigin { agent: agent.id, task: Some(task), run: context.run, at: write.now };
         let result = write_report(write, origin, report)?;
         let resource = resource(result.id);

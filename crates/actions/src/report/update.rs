@@ -39,6 +39,7 @@ impl Action for UpdateReport {
     type Output = ReportResult;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let Self { one_liner, tldr, content, task } = self;
         let (Actor::Agent(agent), Some(run)) = (context.actor, context.run) else {
             return Err(Rule::denied("only an agent can use this action, with the token of a run")
                 .hint(sentence![
@@ -47,7 +48,7 @@ impl Action for UpdateReport {
                 ])
                 .into());
         };
-        let task = match write.resolve_optional(self.task.as_ref())? {
+        let task = match write.resolve_optional(task.as_ref())? {
             Some(task) => task,
             None => task_of(write, run)?.ok_or_else(|| {
                 Rule::usage("the run has no task to report on").hint(sentence!["name one with ", field!(task)])
@@ -55,7 +56,7 @@ impl Action for UpdateReport {
         };
         // The lock serialises the reports of one agent, so that their times are in order.
         write.row_locked::<Agent>("where tenant_id = ?1 and id = ?2", params![agent])?;
-        let report = report::validate(&self.one_liner, &self.tldr, &self.content)?;
+        let report = report::validate(one_liner, tldr, content)?;
         let origin = ReportOrigin { agent, task: Some(task), run: Some(run), at: write.now };
         let result = write_report(write, origin, report)?;
         let resource = resource(result.id);

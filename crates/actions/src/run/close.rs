@@ -1,9 +1,9 @@
 //! Ends a run whose agent received the end-of-run prompt. All final rows are written in one transaction.
 //!
-//! Only executors of runs use these actions. They are not registered, so no interface offers them.
+//! Only executors of runs use this action. It is not registered, so no interface offers it.
 
 use serde::Deserialize;
-use trackway_domain::{Ref, Time, enums::StepType, kind, text};
+use trackway_domain::{Time, enums::StepType, kind, text};
 use trackway_store::{Writer, display::RunRow, params, tables::Agent};
 
 use super::{
@@ -17,30 +17,8 @@ use crate::{
     error::Result,
     queue::RetryPolicy,
     report,
-    touched::{NoTouches, Touch, action_type},
+    touched::{Touch, action_type},
 };
-
-/// Revoke the token of a run before the run ends
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-pub struct RevokeRunToken {
-    /// Run whose token to revoke
-    pub run: Ref<kind::Run>,
-}
-
-impl Action for RevokeRunToken {
-    const NAME: &'static str = "revoke_run_token";
-    const CAPABILITY: &'static str = EndRun::CAPABILITY;
-    const COMMAND: (&'static str, &'static str) = ("run", "revoke-token");
-    type Touched = NoTouches;
-    type Output = ();
-
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let run = RunningRun::find(context, write, &self.run)?;
-        context.require_own_run(run.id())?;
-        write.post("update runs set token_hash = null where tenant_id = ?1 and id = ?2", params![run.id()])?;
-        Ok(ActionOutcome::changed((), &run.resource(), NoTouches))
-    }
-}
 
 /// End a run, and save its agent's scratchpad and report
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]

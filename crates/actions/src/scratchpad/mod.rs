@@ -1,9 +1,11 @@
 //! Scratchpads: an agent's own notes to its future self. Every write creates a revision.
 
+mod restore;
 mod set;
 mod update;
 
-pub use set::{RestoreScratchpad, SetScratchpad};
+pub use restore::RestoreScratchpad;
+pub use set::SetScratchpad;
 pub use update::UpdateScratchpad;
 
 use serde::Serialize;

@@ -1,11 +1,8 @@
-//! Sets or restores the scratchpad of a given agent. Only the agent itself and its owner may do so.
+//! The action `set_scratchpad`. Only the agent itself and its owner may set a scratchpad.
 
 use serde::Deserialize;
 use trackway_domain::{Error as Rule, Id, Ref, kind, scratchpad};
-use trackway_store::{
-    Writer, params,
-    tables::{Agent, ScratchpadRevision},
-};
+use trackway_store::{Writer, params, tables::Agent};
 
 use super::{ScratchpadState, UpdateScratchpad, agent_resource, write_revision};
 use crate::{
@@ -40,54 +37,21 @@ impl Action for SetScratchpad {
     type Output = ScratchpadState;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let agent = own_agent(context, write, &self.agent)?;
-        let content = scratchpad::validate(&self.content)?;
-        let written = write_revision(context, write, agent, content, self.if_revision)?;
-        let agent = agent_resource(write, agent)?;
-        Ok(ActionOutcome::changed(written, &agent, NoTouches))
-    }
-}
-
-/// Restore an earlier revision of the scratchpad of an agent that you own
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
-pub struct RestoreScratchpad {
-    /// Agent whose scratchpad to restore
-    #[arg(long)]
-    pub agent: Ref<kind::Agent>,
-    /// Revision to restore
-    #[arg(long, value_name = "NUMBER")]
-    pub revision: i64,
-    /// Fail unless the scratchpad is at this revision
-    #[arg(long, value_name = "NUMBER")]
-    pub if_revision: Option<i64>,
-}
-
-impl Action for RestoreScratchpad {
-    const NAME: &'static str = "restore_scratchpad";
-    const CAPABILITY: &'static str = UpdateScratchpad::CAPABILITY;
-    const COMMAND: (&'static str, &'static str) = ("scratchpad", "restore");
-    type Touched = NoTouches;
-    type Output = ScratchpadState;
-
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let agent = own_agent(context, write, &self.agent)?;
-        let earlier = write
-            .row::<ScratchpadRevision>(
-                "where tenant_id = ?1 and agent_id = ?2 and revision = ?3",
-                params![agent, self.revision],
-            )?
-            .ok_or_else(|| {
-                Rule::not_found(format!("the scratchpad of {:?} has no revision {}", self.agent, self.revision))
-            })?;
-        let written = write_revision(context, write, agent, earlier.content, self.if_revision)?;
+        let Self { agent, content, if_revision } = self;
+        let agent = own_agent(context, write, agent)?;
+        let content = scratchpad::validate(content)?;
+        let written = write_revision(context, write, agent, content, *if_revision)?;
         let agent = agent_resource(write, agent)?;
         Ok(ActionOutcome::changed(written, &agent, NoTouches))
     }
 }
 
 /// Finds the agent, and fails unless the actor is that agent or its owner.
-fn own_agent(context: &Context, write: &mut Writer<'_>, reference: &Ref<kind::Agent>) -> Result<Id<kind::Agent>> {
+pub(super) fn own_agent(
+    context: &Context,
+    write: &mut Writer<'_>,
+    reference: &Ref<kind::Agent>,
+) -> Result<Id<kind::Agent>> {
     let id = write.resolve(reference)?;
     let agent = write
         .row::<Agent>("where tenant_id = ?1 and id = ?2", params![id])?

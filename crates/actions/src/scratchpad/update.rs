@@ -43,6 +43,7 @@ impl Action for UpdateScratchpad {
     type Output = ScratchpadUpdateResult;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
+        let Self { content, if_revision } = self;
         let Actor::Agent(agent) = context.actor else {
             return Err(Rule::denied("only agents have a scratchpad")
                 .hint(sentence![
@@ -51,8 +52,8 @@ impl Action for UpdateScratchpad {
                 ])
                 .into());
         };
-        let content = scratchpad::validate(&self.content)?;
-        let written = write_revision(context, write, agent, content, self.if_revision)?;
+        let content = scratchpad::validate(content)?;
+        let written = write_revision(context, write, agent, content, *if_revision)?;
         let agent = agent_resource(write, agent)?;
         Ok(ActionOutcome::changed(ScratchpadUpdateResult { result: UPDATED, written }, &agent, NoTouches))
     }

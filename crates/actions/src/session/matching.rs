@@ -511,8 +511,8 @@ impl SessionRecorder<'_, '_> {
         Ok(runs > 0)
     }
 
-    /// Updates the depths of the agents below an agent. They change when a transcript shows which agent made a call,
-    /// because the hooks of Claude Code before 2.1.69 do not.
+    /// Updates the depths of the agents below an agent. They change when a transcript shows which agent made a call that
+    /// a hook reported without its agent.
     fn update_child_depths(&mut self, agent_id: &str, depth: i64) -> Result<()> {
         let deeper = depth.saturating_add(1);
         let below = self.write.query::<(String,)>(
@@ -608,9 +608,9 @@ impl SessionRecorder<'_, '_> {
         let allows_fallback = match &unmatched.prompt_hash {
             // Hooks and transcripts may use different clocks, so the times do not count if the prompt is known.
             Some(_) => "(error is null or matched_agent_id = ?3)",
-            // Claude Code 2.0 starts some agents without a call. Such an agent may have the same type as a spawn, but
-            // starts before it. An imported spawn has no run. Its time does not count, because it is the time at which
-            // the other tool read the spawn.
+            // Some clients start agents without a call. Such an agent may have the same type as a spawn, but starts
+            // before it. An imported spawn has no run. Its time does not count, because it is the time at which the
+            // other tool read the spawn.
             None => "((error is null and (run_id is null or created_at <= ?5)) or matched_agent_id = ?3)",
         };
         if let Some(role) = &unmatched.role {

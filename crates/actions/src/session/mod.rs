@@ -9,7 +9,7 @@ mod attach;
 mod commit;
 mod end_of_run;
 mod file;
-mod import;
+pub(crate) mod import;
 mod location;
 mod matching;
 mod message;
@@ -19,7 +19,7 @@ mod usage;
 
 pub use acting_run::ActingRun;
 pub use attach::AttachSession;
-pub use import::{ImportNagger, SessionImportResult};
+pub use import::SessionImportResult;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -27,7 +27,7 @@ use serde_json::json;
 use trackway_domain::{
     Id,
     kind::{self, Kind},
-    observed::{Fact, Observation, ObservedFact, TranscriptProgress, Source},
+    observed::{Fact, Observation, ObservedFact, Source, TranscriptProgress},
 };
 use trackway_store::{
     Reader, Writer, params,
@@ -90,21 +90,10 @@ impl Core {
         })
     }
 
-    /// Records observations of several sessions. SQLite has a single writer, and one transaction for all sessions is
-    /// faster. On PostgreSQL every observation gets its own transaction, because transactions that lock several
-    /// sessions would block each other.
+    /// Records observations of several sessions, in as many transactions as the engine needs.
     pub fn observe_all(&self, context: &Context, observations: &[Observation]) -> Result<()> {
-        if !self.store().prefers_one_transaction() {
-            return observations.iter().try_for_each(|observation| self.observe(context, observation).map(drop));
-        }
-        retry_on_conflict(|| {
-            let mut write = self.begin(context)?;
-            let context = &ensure_person(context, &mut write)?;
-            for observation in observations {
-                record_observation(context, &mut write, observation)?;
-            }
-            Ok(write.commit()?)
-        })
+        let mut transactions = self.store().group_into_transactions(observations);
+        transactions.try_for_each(|group| self.observe_event(context, group, |_| Ok(None)))
     }
 }
 

@@ -518,7 +518,7 @@ impl SessionRecorder<'_, '_> {
             other => other.as_str(),
         };
         self.write.post(
-            // Claude Code 2.1 passes the error as the last message of a failed agent. Do not store it as a message.
+            // Some clients pass the error as the last message of a failed agent. Do not store it as a message.
             "update runs set status = ?3, outcome = ?4, final_message = nullif(coalesce(?5, final_message), ?6), error = ?6, ended_at = ?7
              where tenant_id = ?1 and id = ?2 and not attached and (?8 or ended_at is null or ended_at <= ?7 or status = 'incomplete')",
             // The transcript takes precedence, because it is available with and without hooks.

@@ -1,10 +1,16 @@
 //! Stickies on boards.
 
 mod archive;
+mod delete;
 pub(crate) mod relate;
 mod set;
+mod unrelate;
+mod update;
 
-pub(crate) use archive::remove_stickie;
-pub use archive::{ArchiveStickie, DeleteStickie};
-pub use relate::{RelateStickies, UnrelateStickies};
-pub use set::{SetStickie, UpdateStickie};
+pub use archive::ArchiveStickie;
+pub use delete::DeleteStickie;
+pub(crate) use delete::remove_stickie;
+pub use relate::RelateStickies;
+pub use set::SetStickie;
+pub use unrelate::UnrelateStickies;
+pub use update::UpdateStickie;

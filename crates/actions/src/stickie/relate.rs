@@ -45,15 +45,22 @@ impl Action for RelateStickies {
     type Output = StickieRelationRow;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let (board, from, to) = resolve_pair(write, &self.from, &self.to)?;
-        let labels = patch::clean_list("label", self.labels.as_deref())?;
-        let before = find_relation(write, from.id, to.id, self.relation_type)?;
+        let Self { from, to, relation_type, labels } = self;
+        let (board, from, to) = resolve_pair(write, from, to)?;
+        let labels = patch::clean_list("label", labels.as_deref())?;
+        let before = find_relation(write, from.id, to.id, *relation_type)?;
         let id = match before {
             Some(before) => {
                 let after = StickieRelation {
+                    id: before.id,
+                    tenant_id: before.tenant_id,
+                    from_id: before.from_id,
+                    to_id: before.to_id,
+                    relation_type: before.relation_type,
                     labels: labels.unwrap_or_else(|| before.labels.clone()),
+                    created_at: before.created_at,
                     updated_at: write.now,
-                    ..before.clone()
+                    deleted_at: before.deleted_at,
                 };
                 if after.labels == before.labels {
                     return Ok(ActionOutcome::unchanged(write.display_row_by_id("e", before.id)?));
@@ -63,7 +70,7 @@ impl Action for RelateStickies {
                 after.id
             }
             None => {
-                let new = new_relation(context, write, from.id, to.id, self.relation_type, labels.unwrap_or_default());
+                let new = new_relation(context, write, from.id, to.id, *relation_type, labels.unwrap_or_default());
                 write.insert(&new)?;
                 save_label_revision(context, write, &new)?;
                 new.id
@@ -76,7 +83,7 @@ impl Action for RelateStickies {
 }
 
 /// Finds two stickies of the same board, and locks the board.
-fn resolve_pair(
+pub(super) fn resolve_pair(
     write: &mut Writer<'_>,
     from: &Ref<kind::Stickie>,
     to: &Ref<kind::Stickie>,
@@ -145,41 +152,4 @@ pub(crate) fn save_label_revision(
     let number = last.and_then(|(number,)| number).unwrap_or_default() + 1;
     insert_revision(context, write, relation.id, number, &relation.labels)?;
     Ok(number)
-}
-
-/// Remove the relation of a stickie to another one
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
-pub struct UnrelateStickies {
-    /// Stickie that the relation starts from, by id or name
-    #[arg(long)]
-    pub from: Ref<kind::Stickie>,
-    /// Stickie that the relation points to, by id or name
-    #[arg(long)]
-    pub to: Ref<kind::Stickie>,
-    /// Type of the relation
-    #[arg(long = "type", id = "type")]
-    #[serde(rename = "type")]
-    pub relation_type: RelationType,
-}
-
-impl Action for UnrelateStickies {
-    const NAME: &'static str = "unrelate_stickies";
-    const CAPABILITY: &'static str = "stickie";
-    const COMMAND: (&'static str, &'static str) = ("stickie", "unrelate");
-    type Touched = Touch<kind::Stickie, action_type::Update>;
-    type Output = StickieRelationRow;
-
-    fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let (board, from, to) = resolve_pair(write, &self.from, &self.to)?;
-        let relation = find_relation(write, from.id, to.id, self.relation_type)?.ok_or_else(|| {
-            Rule::not_found(format!("there is no relation of type {} between these stickies", self.relation_type))
-        })?;
-        let shown = write.display_row_by_id::<StickieRelationRow>("e", relation.id)?;
-        let now = write.now;
-        write.update(&StickieRelation { deleted_at: Some(now), ..relation })?;
-        mark_changed(write, board.id)?;
-        let resource = stickie_resource(&board, &from);
-        Ok(ActionOutcome::changed(shown, &resource, Touch::one(resource.clone())))
-    }
 }

@@ -1,7 +1,7 @@
-//! Creates and updates stickies.
+//! The action `set_stickie`.
 
 use serde::{Deserialize, Serialize};
-use trackway_domain::{Patch, Ref, board::StickieFields, kind, patch::UNSET, text};
+use trackway_domain::{Patch, Ref, board::StickieFields, kind, text};
 use trackway_store::{
     Writer,
     display::StickieRow,
@@ -11,7 +11,7 @@ use trackway_store::{
 
 use crate::{
     action::{Action, ActionOutcome, Resource},
-    board::{WriteKind, blank_stickie, locked_board, locked_stickie, next_edit, write_stickie},
+    board::{WriteKind, blank_stickie, locked_board, next_edit, write_stickie},
     context::Context,
     error::Result,
     touched::{Touch, action_type},
@@ -52,9 +52,9 @@ impl Action for SetStickie {
     type Output = SetStickieResult;
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let board = locked_board(write, &self.board)?;
-        let name =
-            self.name.as_deref().map(|name| text::check_required_line("name", name, text::LINE_MAX)).transpose()?;
+        let Self { board, name, fields } = self;
+        let board = locked_board(write, board)?;
+        let name = name.as_deref().map(|name| text::check_required_line("name", name, text::LINE_MAX)).transpose()?;
         let known = match &name {
             Some(name) => write.row_locked::<Stickie>(
                 "where tenant_id = ?1 and board_id = ?2 and name = ?3 and deleted_at is null",
@@ -71,8 +71,7 @@ impl Action for SetStickie {
             }
         };
         let name = name.map_or(Patch::Unset, Patch::Set);
-        let Some((stickie, resource)) =
-            apply_changes(context, write, &board, &before, write_kind, &name, &self.fields)?
+        let Some((stickie, resource)) = apply_changes(context, write, &board, &before, write_kind, &name, fields)?
         else {
             return Ok(ActionOutcome::unchanged(SetStickieResult {
                 stickie: write.display_row_by_id("s", before.id)?,
@@ -89,7 +88,7 @@ impl Action for SetStickie {
 }
 
 /// Applies the given name and fields to a stickie. Returns `None` if nothing changed.
-fn apply_changes(
+pub(super) fn apply_changes(
     context: &Context,
     write: &mut Writer<'_>,
     board: &Board,
@@ -105,37 +104,4 @@ fn apply_changes(
     let stickie = next_edit(write, before, content);
     let resource = write_stickie(context, write, board, &stickie, write_kind)?;
     Ok(Some((write.display_row_by_id("s", stickie.id)?, resource)))
-}
-
-/// Update a stickie
-///
-/// Omitted fields stay unchanged, and an empty value clears a field. An archived stickie stays archived.
-#[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
-pub struct UpdateStickie {
-    /// Stickie to update, by id or name
-    pub stickie: Ref<kind::Stickie>,
-    /// New name, unique on the board
-    #[arg(long, default_value = UNSET, hide_default_value = true)]
-    #[serde(default)]
-    pub name: Patch<String>,
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub fields: StickieFields,
-}
-
-impl Action for UpdateStickie {
-    const NAME: &'static str = "update_stickie";
-    const CAPABILITY: &'static str = "stickie";
-    const COMMAND: (&'static str, &'static str) = ("stickie", "update");
-    type Touched = Touch<kind::Stickie, action_type::Update>;
-    type Output = StickieRow;
-
-    fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        let (board, before) = locked_stickie(write, &self.stickie)?;
-        match apply_changes(context, write, &board, &before, WriteKind::Update, &self.name, &self.fields)? {
-            Some((shown, resource)) => Ok(ActionOutcome::changed(shown, &resource, Touch::one(resource.clone()))),
-            None => Ok(ActionOutcome::unchanged(write.display_row_by_id("s", before.id)?)),
-        }
-    }
 }

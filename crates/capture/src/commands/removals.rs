@@ -91,9 +91,9 @@ mod tests {
     fn existing_files_are_not_reported_as_removed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kept"), "").unwrap();
-        let facts = find_removed("Bash", "t1", "rm kept gone", folder.path().to_str());
+        let facts = find_removed("shell", "t1", "rm kept gone", folder.path().to_str());
         let paths: Vec<_> = facts.iter().map(|fact| Path::new(&fact.path)).collect();
         assert_eq!(paths, [folder.path().join("gone")]);
-        assert!(find_removed("Bash", "t1", "rm gone", None).is_empty());
+        assert!(find_removed("shell", "t1", "rm gone", None).is_empty());
     }
 }

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Maximum number of bytes of an event.
-const EVENT_MAX: u64 = 64 << 20;
+pub const EVENT_MAX: u64 = 64 << 20;
 /// The time that a hook waits for a database that is locked by other writers.
 pub const BUSY_TIMEOUT_MS: u32 = 50;
 

@@ -70,6 +70,8 @@ pub(super) struct FileStamp {
 pub struct SelectedTranscripts {
     pub transcripts: Vec<Candidate>,
     pub problems: Vec<String>,
+    /// Files and folders that a client could not read. Each is one of the problems.
+    unreadable: HashSet<PathBuf>,
     stamps: HashMap<PathBuf, FileStamp>,
 }
 
@@ -80,33 +82,60 @@ impl Selection {
 
     pub fn find(&self) -> SelectedTranscripts {
         let mut found = SelectedTranscripts::default();
-        for Source { client, path } in &self.sources {
+        let roots: Vec<Source> = self
+            .sources
+            .iter()
+            .map(|Source { client, path }| Source { client: *client, path: discovery::canonical_path(path) })
+            .collect();
+        for root @ Source { client, path } in &roots {
             // Skip folders that cannot belong to the project, by the prefix of their names.
             let prefix = self.project.as_deref().and_then(|project| client.project_prefix(project));
-            let path = discovery::canonical_path(path);
             let stamps = &mut found.stamps;
             let mut is_wanted = |candidate: &Path| {
                 if is_below(candidate, &self.exclude) {
                     return false;
                 }
-                let folder = candidate.strip_prefix(&path).ok().and_then(|below| below.components().next());
+                let folder = candidate.strip_prefix(path).ok().and_then(|below| below.components().next());
                 if let (Some(prefix), Some(folder)) = (&prefix, folder)
                     && !folder.as_os_str().to_string_lossy().starts_with(prefix)
                 {
                     return false;
                 }
-                self.is_changed(candidate, stamps)
+                self.is_changed(candidate, stamps) && is_read_by(root, candidate, &roots)
             };
-            let below = client.find_transcripts(&path, &mut is_wanted);
+            let below = client.find_transcripts(path, &mut is_wanted);
             found.problems.extend(below.unreadable.iter().map(|(path, why)| format!("{}: {why}", path.display())));
             let candidate = |transcript| Candidate { client: *client, transcript };
             found.transcripts.extend(below.transcripts.into_iter().map(candidate));
+            found.unreadable.extend(below.unreadable.into_iter().map(|(path, _)| path));
         }
+        self.report_unknown_files(&roots, &mut found);
         let mut once = HashSet::new();
         found
             .transcripts
             .retain(|candidate| once.insert(candidate.transcript.path.clone()) && self.is_selected(candidate));
         found
+    }
+
+    /// Reports files that the user named, and that no client can have written.
+    fn report_unknown_files(&self, roots: &[Source], found: &mut SelectedTranscripts) {
+        let mut unknown: Vec<(&Path, Vec<&str>)> = Vec::new();
+        for Source { client, path } in roots {
+            let is_new = found.stamps.get(path).is_some_and(|stamp| self.recorded.get(path) != Some(stamp));
+            let is_known = found.unreadable.contains(path)
+                || found.transcripts.iter().any(|candidate| candidate.transcript.path == *path);
+            if !is_new || is_known {
+                continue;
+            }
+            match unknown.iter_mut().find(|(other, _)| other == path) {
+                Some((_, names)) => names.push(client.display_name()),
+                None => unknown.push((path, vec![client.display_name()])),
+            }
+        }
+        for (path, mut names) in unknown {
+            names.dedup();
+            found.problems.push(format!("{}: not a transcript of {}", path.display(), names.join(", ")));
+        }
     }
 
     /// Whether a file changed since it was recorded completely.
@@ -117,7 +146,8 @@ impl Selection {
         }
         let stamp = FileStamp { length: file.len(), modified: file.modified().ok(), is_abandoned: is_abandoned(&file) };
         let is_changed = self.recorded.get(candidate) != Some(&stamp);
-        stamps.insert(candidate.to_path_buf(), stamp);
+        // Several clients may search the same folder. An older stamp makes the next pass read what came since.
+        stamps.entry(candidate.to_path_buf()).or_insert(stamp);
         is_changed
     }
 
@@ -138,6 +168,23 @@ impl Selection {
         self.full = false;
         self.recorded.extend(found.stamps);
     }
+}
+
+/// Whether the client of a root reads a file or folder. If roots of several clients contain a file, its client is the
+/// first one that recognises it. The first client also reads files that no client recognises, and reports the reason
+/// if it cannot.
+fn is_read_by(root: &Source, candidate: &Path, roots: &[Source]) -> bool {
+    let mut clients: Vec<&'static dyn Client> = Vec::new();
+    for other in roots.iter().filter(|other| candidate.starts_with(&other.path)) {
+        if clients.iter().all(|client| client.name() != other.client.name()) {
+            clients.push(other.client);
+        }
+    }
+    if clients.len() < 2 || candidate.is_dir() {
+        return true;
+    }
+    let owner = clients.iter().find(|client| client.is_transcript(candidate)).or(clients.first());
+    owner.is_none_or(|owner| owner.name() == root.client.name())
 }
 
 /// The transcripts with new content, each with its cursor: those with new lines, and those whose session is now

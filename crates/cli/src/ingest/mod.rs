@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use trackway_actions::{Context, Core};
-use trackway_capture::ingest::{Ingest, Selection, Source};
+use trackway_capture::{
+    client::Client,
+    ingest::{Ingest, Selection, Source},
+};
 use trackway_clients::CLIENTS;
 use trackway_domain::{Error as Rule, Time};
 
 use self::progress_bar::ProgressBar;
 use crate::{
+    client_argument::{ClientParser, named_clients},
     dispatch::{App, CommandOutcome},
     failure::Failure,
     location::Location,
@@ -25,8 +29,9 @@ pub fn command() -> Command {
         .about(format!("Import {clients} transcripts: sessions, subagents, runs, files, usage"))
         .long_about(format!(
             "Import {clients} transcripts: sessions, subagents, runs, files, usage\n\n\
-             Without paths, imports all transcripts, or only those of the project for a project's database. Later imports \
-             read only new lines. --full reads the transcripts from the start, and restores what a cleanup removed.",
+             Without paths, imports the transcripts of every client, or only those of the project for a project's \
+             database. With paths, the client that wrote each transcript is recognised by its file. Later imports read \
+             only new lines. --full reads the transcripts from the start, and restores what a cleanup removed.",
         ))
         .arg(
             Arg::new("paths")
@@ -34,6 +39,13 @@ pub fn command() -> Command {
                 .num_args(0..)
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("Transcripts, or directories that contain transcripts"),
+        )
+        .arg(
+            Arg::new("client")
+                .long("client")
+                .value_name("CLIENT")
+                .value_parser(ClientParser)
+                .help("Only transcripts of this agent client [default: all clients]"),
         )
         .arg(
             Arg::new("since")
@@ -61,9 +73,19 @@ pub fn ingest(app: &App, location: &Location, matches: &ArgMatches) -> Result<Co
     if let Some(path) = given.iter().find(|path| !path.exists()) {
         return Err(Rule::not_found(format!("{} does not exist", path.display())).into());
     }
+    let mut clients = named_clients(matches, "client");
+    if clients.is_empty() {
+        clients = CLIENTS.0.to_vec();
+    }
     let sources = if given.is_empty() {
-        let folders = CLIENTS.0.iter().filter_map(|client| Some((*client, client.transcripts_folder()?)));
+        let folders = clients.iter().filter_map(|client| Some((*client, client.transcripts_folder()?)));
         let folders: Vec<_> = folders.map(|(client, path)| Source { client, path }).collect();
+        if folders.is_empty() {
+            let names = clients.iter().map(|client| client.display_name()).collect::<Vec<_>>().join(", ");
+            return Err(Rule::not_found(format!("cannot find the transcripts of {names}: HOME is not set"))
+                .hint("name the transcripts with PATH")
+                .into());
+        }
         if folders.iter().all(|source| !source.path.exists()) {
             let description = |Source { client, path }: &Source| {
                 format!("no {} transcripts in {}", client.display_name(), path.display())
@@ -73,7 +95,11 @@ pub fn ingest(app: &App, location: &Location, matches: &ArgMatches) -> Result<Co
         }
         folders.into_iter().filter(|source| source.path.exists()).collect()
     } else {
-        given.iter().filter_map(|path| Some(Source { client: CLIENTS.named(None)?, path: path.clone() })).collect()
+        let sources_of = |path: &PathBuf| {
+            let source = |client: &&'static dyn Client| Source { client: *client, path: path.clone() };
+            clients.iter().map(source).collect::<Vec<_>>()
+        };
+        given.iter().flat_map(sources_of).collect()
     };
     let mut selection = Selection::new(sources);
     selection.since = matches.get_one::<Time>("since").copied();

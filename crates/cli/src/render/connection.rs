@@ -1,4 +1,4 @@
-//! Displays the result of `connect` and `disconnect`.
+//! Displays the results of `connect` and `disconnect`, and the clients of this machine.
 
 use serde_json::Value;
 use trackway_capture::client::Client;
@@ -8,6 +8,63 @@ use trackway_domain::enums::Memory;
 use super::{Renderer, dim, heading};
 
 impl Renderer {
+    /// Several results. A dry run shows the difference of each changed file.
+    pub(super) fn connections(&self, data: &Value) -> String {
+        let render = |change: &Value| {
+            change["diff"].as_str().map_or_else(|| self.connection(change), |diff| diff.trim_end().to_owned())
+        };
+        data.as_array().into_iter().flatten().map(render).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// The results of connecting some of the known clients, or else the known clients.
+    pub(super) fn clients(&self, data: &Value) -> String {
+        let clients = data["clients"].as_array().map(Vec::as_slice).unwrap_or_default();
+        match self.connections(&data["results"]) {
+            results if !results.is_empty() => results,
+            _ => clients.iter().map(|client| self.client(client)).collect::<Vec<_>>().join("\n\n"),
+        }
+    }
+
+    fn client(&self, client: &Value) -> String {
+        let name = [self.cell(client, "name"), self.cell(client, "version")].join(" ");
+        let mut lines = vec![heading(name.trim_end())];
+        let mut add = |name: &str, value: String| lines.push(format!("{} {value}", dim(&format!("{name}:"))));
+        add(
+            "program",
+            if client["program"].is_string() {
+                self.cell(client, "program")
+            } else {
+                format!("not installed (no {} on the PATH)", self.cell(client, "program_name"))
+            },
+        );
+        let settings = client["settings"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut files = Vec::new();
+        for scope in settings.iter().filter(|scope| scope["connected"] == true) {
+            let file = self.cell(scope, "file");
+            // In the home directory, the settings of both scopes are one file.
+            if !files.contains(&file) {
+                add(
+                    "connected",
+                    format!("{file} ({}, memory: {})", self.cell(scope, "scope"), self.cell(scope, "memory")),
+                );
+                files.push(file);
+            }
+        }
+        if files.is_empty() {
+            add("connected", "no".to_owned());
+        }
+        let transcripts = &client["transcripts"];
+        add(
+            "transcripts",
+            match transcripts["sessions"].as_u64() {
+                Some(1) => format!("1 session in {}", self.cell(transcripts, "folder")),
+                Some(sessions) => format!("{sessions} sessions in {}", self.cell(transcripts, "folder")),
+                None => "none".to_owned(),
+            },
+        );
+        lines.join("\n")
+    }
+
     pub(super) fn connection(&self, data: &Value) -> String {
         let file = self.cell(data, "file");
         let is_plugin = data["scope"] == "plugin";
@@ -48,7 +105,9 @@ impl Renderer {
                 let start = data["project"]
                     .as_str()
                     .map_or_else(|| format!("restart {name}"), |project| format!("start {name} in {project}"));
-                format!("{start}; its /hooks command lists the hooks. To undo: {undo}")
+                let list = client.and_then(|client| client.connection().hooks_command());
+                let list = list.map_or_else(String::new, |command| format!("; its {command} command lists the hooks"));
+                format!("{start}{list}. To undo: {undo}")
             }
             "unchanged" => format!("to undo: {undo}"),
             "disconnected" | "removed" => "open sessions may keep the hooks until they end".to_owned(),

@@ -43,6 +43,10 @@ pub enum Layout {
     Field(&'static str),
     Chain,
     Connection,
+    /// A list of outcomes of `connect` or `disconnect`.
+    Connections,
+    /// The clients of this machine, and the outcomes of connecting some of them.
+    Clients,
     Tree,
     Run,
     Session,
@@ -185,6 +189,8 @@ impl Output {
             Layout::Field(field) => data[field].as_str().unwrap_or_default().to_owned(),
             Layout::Chain => renderer.chain(data),
             Layout::Connection => renderer.connection(data),
+            Layout::Connections => renderer.connections(data),
+            Layout::Clients => renderer.clients(data),
             Layout::Tree => renderer.tree(data),
             Layout::Run => renderer.run(data),
             Layout::Session => renderer.session(data),

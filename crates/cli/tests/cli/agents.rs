@@ -1,10 +1,10 @@
-//! Agents that a worker drives with a model, as processes.
+//! Worker processes that run agents with a model.
 
 use serde_json::{Value, json};
 
 use crate::terminal::{Terminal, both_engines, column, text};
 
-fn define(terminal: &Terminal) {
+fn queue_tea_task(terminal: &Terminal) {
     terminal.json(&["workflow", "set", "--name", "build"]);
     terminal.json(&["task", "set", "--workflow", "build", "--variant", "tea", "--title", "Make tea"]);
     terminal.json(&["agent", "set", "--handle", "bot"]);
@@ -23,7 +23,7 @@ fn run_worker(terminal: &Terminal, environment: &[(&str, &str)]) -> Value {
 
 both_engines! {
     fn worker_runs_an_agent_with_a_scripted_model(terminal: Terminal) {
-        define(&terminal);
+        queue_tea_task(&terminal);
         let script = terminal.home.path().join("script.json");
         let answer = json!({ "scratchpad": "Kettle first.", "report": null }).to_string();
         let actors = json!([
@@ -49,15 +49,15 @@ both_engines! {
     }
 
     fn work_without_a_configured_model_fails_with_a_hint(terminal: Terminal) {
-        define(&terminal);
-        let refused = "agent bot cannot run here: no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml";
-        assert_eq!(terminal.expect_error(&["work", "--agent", "bot", "--once"]), (2, refused.to_owned()));
-        assert_eq!(terminal.expect_error(&["task", "run", "tea", "--agent", "bot"]), (2, refused.to_owned()));
-        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }), "and nothing was taken");
+        queue_tea_task(&terminal);
+        let error = "agent bot cannot run here: no model is configured; set ANTHROPIC_API_KEY or OPENAI_API_KEY, or [model] in config.toml";
+        assert_eq!(terminal.expect_error(&["work", "--agent", "bot", "--once"]), (2, error.to_owned()));
+        assert_eq!(terminal.expect_error(&["task", "run", "tea", "--agent", "bot"]), (2, error.to_owned()));
+        assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }), "no item was taken");
     }
 
     fn one_worker_serves_two_agents_and_task_run_uses_an_agent(terminal: Terminal) {
-        define(&terminal);
+        queue_tea_task(&terminal);
         terminal.json(&["agent", "set", "--handle", "second"]);
         terminal.json(&["queue", "add", "--task", "tea", "--agent", "second", "--description", "Green, for two", "--why", "guests"]);
         let script = terminal.home.path().join("script.json");
@@ -76,14 +76,14 @@ both_engines! {
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "agent"), ["bot", "second", "bot"]);
         assert_eq!(column(&runs, "status"), ["completed"; 3]);
-        // What was asked for reached who did it.
-        let told = terminal.json(&["run", "show", &text(&runs[1]["id"]), "--wake"]);
-        let told = text(&told["wake"][0]["text"]);
-        assert!(told.contains("Request:\n\n```text\nGreen, for two\n```\n\nWhy:\n\n```text\nguests\n```"), "{told}");
+        // The wake prompt contains the description and the reason of the queue item.
+        let run = terminal.json(&["run", "show", &text(&runs[1]["id"]), "--wake"]);
+        let prompt = text(&run["wake"][0]["text"]);
+        assert!(prompt.contains("Request:\n\n```text\nGreen, for two\n```\n\nWhy:\n\n```text\nguests\n```"), "{prompt}");
     }
 
     fn configured_model_prices_determine_run_cost(terminal: Terminal) {
-        define(&terminal);
+        queue_tea_task(&terminal);
         let folder = terminal.home.path().join(".config/trackway");
         std::fs::create_dir_all(&folder).unwrap();
         let script = terminal.home.path().join("script.json");

@@ -1,4 +1,5 @@
-//! What a run makes is listed by `made`, leads back by `why`, and shows who made it, in which run.
+//! `made` lists the resources of a run, `why` leads from a resource back to its run, and each resource shows its
+//! author and run.
 
 use std::fs;
 
@@ -12,7 +13,8 @@ use crate::{
 
 const REPORT: &str = "<testsuite name='tea'><testcase name='brews'/><testcase name='pours'/></testsuite>";
 
-/// A task of the role `coder`, an agent, and a run of it on the task: the ids of the task and of the run, and the run's token.
+/// Starts a run of agent `bot` on a task of role `coder`. Returns the ids of the task and the run, and the run's
+/// token.
 fn start_coder_run(terminal: &Terminal) -> (String, String, String) {
     terminal.json(&["role", "set", "--name", "coder"]);
     terminal.json(&["workflow", "set", "--name", "q"]);
@@ -22,7 +24,6 @@ fn start_coder_run(terminal: &Terminal) -> (String, String, String) {
     (text(&task["id"]), run, token)
 }
 
-/// The ids that a chain leads through.
 fn chain_ids(why: &Value) -> Vec<String> {
     column(&why["chain"], "id")
 }
@@ -122,7 +123,7 @@ both_engines! {
         let hit = terminal.json(&["search", "hello"])[0].clone();
         assert_eq!((&hit["from"], &hit["run_id"]), (&json!("bot"), &json!(run)));
 
-        // People read both, too.
+        // The text output shows both, too.
         let short = &run[28..];
         for arguments in [
             &["note", "get", &note][..], &["note", "list"], &["decision", "get", &decision], &["decision", "list"], &["commitment", "list"],
@@ -144,8 +145,8 @@ both_engines! {
             let client = Client::over_stdio(&terminal, None, &VERSIONS[0]).await;
             for thing in [conversation.clone(), item, format!("trackway:///conversations/{conversation}")] {
                 let why = client.call_ok("why", json!({ "thing": thing })).await;
-                for said in [format!("](/runs/{run})"), "[unit/go @ 1](/tasks/".to_owned(), "- person: [ada](/people/".to_owned()] {
-                    assert!(why.contains(&said), "{said:?} is not in {why}");
+                for part in [format!("](/runs/{run})"), "[unit/go @ 1](/tasks/".to_owned(), "- person: [ada](/people/".to_owned()] {
+                    assert!(why.contains(&part), "{part:?} is not in {why}");
                 }
                 assert!(!why.contains("not recorded"), "{why}");
             }

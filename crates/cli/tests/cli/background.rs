@@ -1,10 +1,11 @@
-//! Agents in the background: how they end, and that what the client tells of it is nobody's word.
+//! Background agents: how they end, and that the client's notifications about it are not recorded as a person's
+//! messages.
 
 use serde_json::{Value, json};
 
 use crate::{
-    hook::{HookSession, project, agent_call, subagent_stop},
-    ingest::{TranscriptFolder, SESSION, TranscriptWriter, ingest},
+    hook::{HookSession, agent_call, project, subagent_stop},
+    ingest::{SESSION, TranscriptFolder, TranscriptWriter, ingest},
     resumed_sessions::with_current_timestamps,
     terminal::{Terminal, both_engines, column, text},
 };
@@ -15,7 +16,7 @@ fn task_notification(agent: &str, call: &str, status: &str) -> String {
     )
 }
 
-/// How its spawns and the runs of its agents stand.
+/// The status of each spawn, paired with that of its agent's run.
 fn spawn_and_run_statuses(terminal: &Terminal) -> Vec<(String, String)> {
     let spawns = terminal.json(&["spawn", "list"]);
     let tree = terminal.json(&["session", "show", &text(&spawns[0]["session_id"])])["tree"].clone();
@@ -26,10 +27,10 @@ fn status_pairs<const COUNT: usize>(pairs: [(&str, &str); COUNT]) -> Vec<(String
     pairs.map(|(spawn, run)| (spawn.to_owned(), run.to_owned())).to_vec()
 }
 
-/// What persons said, and what `why` says of a file that was written after it.
+/// Asserts that no notification is a message, and that `why` leads from a later file to the person's prompt.
 fn assert_only_the_persons_prompt_is_a_message(terminal: &Terminal, path: &str) {
-    let said = column(&terminal.json(&["message", "list"]), "body");
-    assert!(!said.iter().any(|body| body.contains("notification")), "{said:?}");
+    let bodies = column(&terminal.json(&["message", "list"]), "body");
+    assert!(!bodies.iter().any(|body| body.contains("notification")), "{bodies:?}");
     let chain = terminal.json(&["why", path])["chain"].clone();
     let messages: Vec<Value> =
         chain.as_array().unwrap().iter().filter(|hop| hop["kind"] == "message").cloned().collect();
@@ -41,7 +42,8 @@ both_engines! {
         let session = HookSession { terminal: &terminal, id: SESSION };
         session.prompt("set sail");
         session.send_agent_call("t1", "row");
-        // Its transcript names the prompt that came while it started, as 2.1.220 does.
+        // Claude Code 2.1.220 names in the agent's transcript the prompt that arrived while the agent started (here
+        // `p1`).
         session.send("SubagentStart", &json!({ "agent_id": "a1", "agent_type": "general-purpose", "prompt_id": "p0" }));
         let mut agent_lines = TranscriptWriter::new(SESSION, project(&terminal).to_str().unwrap()).for_agent("a1");
         TranscriptFolder::new(&terminal).append(Some("a1"), &with_current_timestamps(&(agent_lines.prompt("row") + &agent_lines.reply("n1", Some("end_turn"), 5, "Rowed."))));
@@ -72,7 +74,7 @@ both_engines! {
             folder.append(Some(agent), &lines);
         }
         ingest(&terminal);
-        // The last says so itself.
+        // Only the transcript of the last agent contains a final reply.
         assert_eq!(spawn_and_run_statuses(&terminal), status_pairs([("async_launched", "running"), ("async_launched", "running"), ("async_launched", "running"), ("completed", "completed")]));
         let mut lines = String::new();
         for (agent, call, status) in [("a1", "t1", "failed"), ("a2", "t2", "killed"), ("a3", "t3", "completed")] {

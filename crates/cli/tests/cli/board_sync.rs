@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::terminal::{Terminal, both_engines, column, run_command, text};
 
-/// A board called `one` with stickies of these names, `a CAUSES c`, and its folder.
+/// Creates board `one` with stickies of these names and the relation `a CAUSES c`, and exports it. Returns the
+/// folder.
 fn create_board(terminal: &Terminal, names: &[&str]) -> PathBuf {
     terminal.json(&["board", "set", "--name", "one"]);
     for name in names {
@@ -21,7 +22,7 @@ fn relate(terminal: &Terminal, label: &str) {
     terminal.json(&["stickie", "relate", "--from", "a", "--to", "c", "--type", "CAUSES", "--label", label]);
 }
 
-/// The relations of the board: from, to, labels.
+/// The relations of the board, as (from, to, labels).
 fn relations(terminal: &Terminal) -> Vec<(String, String, Value)> {
     let board = terminal.json(&["board", "get", "one"]);
     let name = |id: &Value| {
@@ -48,7 +49,7 @@ fn counts(answer: &Value) -> [i64; 4] {
     ["created", "updated", "unchanged", "removed"].map(|field| answer[field].as_i64().unwrap())
 }
 
-/// The lines of a diff that are not the same on both sides, and its exit code.
+/// The exit code of `board diff`, and the lines that report a difference.
 fn diff(terminal: &Terminal) -> (i32, Vec<String>) {
     let output = run_command(terminal.command(&["board", "diff", "one", "f"]));
     (output.code, output.stdout.lines().filter(|line| !line.starts_with("= ")).map(str::to_owned).collect())
@@ -76,7 +77,7 @@ both_engines! {
         terminal.json(&["stickie", "set", "--board", "one", "--name", "c"]);
         assert_eq!(sync_from_folder(&terminal), [0, 0, 3, 0]);
         assert_eq!(relations(&terminal), expected_relation("a", "cc", "old"));
-        // Nor do lines that have no ids.
+        // In lines without ids, the old name still refers to the renamed stickie.
         let ids = |line: &&str| !line.contains("from_id") && !line.contains("to_id");
         let lines = fs::read_to_string(folder.join("relations.yaml")).unwrap();
         fs::write(folder.join("relations.yaml"), lines.lines().filter(ids).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
@@ -84,7 +85,7 @@ both_engines! {
         assert_eq!(relations(&terminal), expected_relation("a", "cc", "old"));
         assert_eq!(sync_to_folder(&terminal), [1, 1, 1, 0]);
         assert_eq!(diff(&terminal), no_difference());
-        // Whoever writes another name means another stickie.
+        // An edited name refers to the stickie that has this name now.
         replace_in_file(&folder.join("relations.yaml"), "to: cc", "to: c");
         let synced = terminal.json(&["board", "sync", "one", "--from", "f"]);
         assert_eq!((&synced["relations"]["created"], &synced["relations"]["removed"]), (&json!(1), &json!(1)));
@@ -103,26 +104,27 @@ both_engines! {
             }
             assert_eq!((terminal.json(&["board", "get", "one"]), fs::read_to_string(&lines).unwrap()), (board, files));
         };
-        // Labels and labels.
+        // Both sides edited the labels.
         relate(&terminal, "board");
         replace_in_file(&lines, "- old", "- folder");
         conflict();
         assert_eq!(diff(&terminal), (1, vec!["~ relations.yaml: a CAUSES c (edited on both sides)".into()]));
         terminal.json(&["board", "sync", "one", "--from", "f", "--force"]);
         assert_eq!((relations(&terminal), diff(&terminal)), (expected_relation("a", "c", "folder"), no_difference()));
-        // Labels on the board, and the line is gone.
+        // The board edited the labels, and the folder deleted the line.
         relate(&terminal, "again");
         let with = fs::read_to_string(&lines).unwrap();
         fs::write(&lines, "[]\n").unwrap();
         conflict();
         terminal.json(&["board", "sync", "one", "--to", "f", "--force"]);
         assert_eq!((relations(&terminal), diff(&terminal)), (expected_relation("a", "c", "again"), no_difference()));
-        // Gone on the board, and labels in the folder.
+        // The board deleted the relation, and the folder edited its labels.
         terminal.json(&["stickie", "unrelate", "--from", "a", "--to", "c", "--type", "CAUSES"]);
         replace_in_file(&lines, "- again", "- mine");
         conflict();
         fs::write(&lines, with).unwrap();
-        // One side alone is no conflict: what is old in the folder goes, and what is edited there again comes.
+        // A change on one side alone is no conflict: old lines of the folder are ignored, and new edits in the folder
+        // are applied.
         terminal.json(&["board", "sync", "one", "--from", "f", "--force"]);
         assert_eq!(diff(&terminal).0, 0);
         relate(&terminal, "newer");
@@ -130,7 +132,7 @@ both_engines! {
         sync_to_folder(&terminal);
         assert_eq!(diff(&terminal), no_difference());
         for label in ["first", "second"] {
-            // The board has something newer all along.
+            // In each round, the board gets a new stickie, too.
             terminal.json(&["stickie", "set", "--board", "one", "--name", label]);
             let before = relations(&terminal).remove(0).2[0].clone();
             replace_in_file(&lines, &format!("- {}", text(&before)), &format!("- {label}"));
@@ -149,23 +151,23 @@ both_engines! {
         assert!(!fs::read_to_string(folder.join("relations.yaml")).unwrap().contains("type: USES"));
         assert_eq!(diff(&terminal), no_difference());
         assert_eq!((sync_from_folder(&terminal), sync_to_folder(&terminal)), ([0, 0, 2, 0], [0, 0, 2, 0]));
-        // Another name in the folder is another name in its lines.
+        // Renaming a stickie in its file renames it in `relations.yaml`.
         replace_in_file(&folder.join("c.stickie.yaml"), "name: c", "name: d");
         assert_eq!(sync_from_folder(&terminal), [0, 1, 1, 0]);
         assert!(fs::read_to_string(folder.join("relations.yaml")).unwrap().contains("to: d\n"));
         assert_eq!((diff(&terminal), relations(&terminal)), (no_difference(), expected_relation("a", "d", "old")));
-        // Lines that were kept elsewhere still say the old name, and one that is deleted by now.
+        // Lines from an older copy use an old name, or name a stickie that was deleted since.
         for line in ["- from: a\n  type: CAUSES\n  to: c\n  labels:\n    - old\n", "- from: b\n  type: USES\n  to: a\n- from: a\n  type: CAUSES\n  to: d\n  labels: [old]\n"] {
             fs::write(folder.join("relations.yaml"), line).unwrap();
             assert_eq!((sync_from_folder(&terminal), relations(&terminal)), ([0, 0, 2, 0], expected_relation("a", "d", "old")), "{line}");
             assert_eq!(diff(&terminal), no_difference());
         }
-        // Deleted on the board, a stickie takes its line with it as well.
+        // Deleting a stickie on the board also removes its line from the folder.
         terminal.json(&["stickie", "delete", "d", "--yes"]);
         sync_from_folder(&terminal);
         assert_eq!(sync_to_folder(&terminal), [0, 0, 1, 1]);
         assert_eq!((fs::read_to_string(folder.join("relations.yaml")).unwrap().trim(), diff(&terminal)), ("[]", no_difference()));
-        // What nobody ever was called is told, and can be written anew.
+        // A name that no stickie ever had is an error, and `--force` rewrites the file.
         fs::write(folder.join("relations.yaml"), "- from: a\n  type: USES\n  to: nobody\n").unwrap();
         let refused = ["board", "sync", "one", "--to", "f"];
         assert_eq!(terminal.expect_error(&refused), (3, "relations.yaml: there is no stickie \"nobody\" on this board".into()));
@@ -208,7 +210,7 @@ both_engines! {
             assert_eq!(terminal.expect_error(&["board", "sync", "one", side, "f"]), (4, "edited on both sides: new.stickie.yaml".into()));
         }
         assert_eq!(terminal.json(&["stickie", "get", "new"])["note"], "of the board");
-        // The same text is no conflict, and one that the folder has seen before is meant to change.
+        // Equal notes are no conflict. After that sync, an edit in the folder is applied.
         fs::write(folder.join("new.stickie.yaml"), "note: of the board\n").unwrap();
         assert_eq!((sync_from_folder(&terminal), diff(&terminal)), ([0, 0, 3, 0], no_difference()));
         fs::write(folder.join("new.stickie.yaml"), "note: of the folder\n").unwrap();
@@ -228,7 +230,7 @@ both_engines! {
         assert_eq!((counts(&back), &back["board"], &back["relations"]["created"]), ([2, 0, 0, 0], &json!("new"), &json!(1)));
         assert_eq!((content(), diff(&terminal)), (before, no_difference()));
         assert_eq!(text(&terminal.json(&["why", &text(&back["id"])])["chain"][0]["label"]), "board one");
-        // Its name may be taken by then.
+        // The import fails if another board has taken the name.
         terminal.json(&["board", "delete", "one", "--yes"]);
         terminal.json(&["board", "set", "--name", "one"]);
         assert_eq!(terminal.expect_error(&["board", "import", "f"]), (4, "there is already a board called \"one\"".into()));

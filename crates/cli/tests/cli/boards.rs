@@ -1,4 +1,4 @@
-//! Boards, stickies and the folders they are written to.
+//! Boards, stickies, and the export of boards to folders.
 
 use std::{fs, path::Path};
 
@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::terminal::{Terminal, both_engines, column, run_command, text};
 
-/// A board called `plan` with two stickies, one of them without a name, and a relation.
-fn board(terminal: &Terminal) -> (String, String) {
+/// Creates board `plan` with two stickies, the second without a name, and a relation. Returns the ids of the
+/// stickies.
+fn create_board(terminal: &Terminal) -> (String, String) {
     terminal.json(&[
         "board",
         "set",
@@ -32,7 +33,7 @@ fn counts(answer: &Value) -> [i64; 4] {
     ["created", "updated", "unchanged", "removed"].map(|field| answer[field].as_i64().unwrap())
 }
 
-/// The diff: its exit code and its marks.
+/// The exit code and the lines of `board diff`.
 fn diff(terminal: &Terminal) -> (i32, Vec<String>) {
     let output = run_command(terminal.command(&["board", "diff", "plan", "folder"]));
     (output.code, output.stdout.lines().map(str::to_owned).collect())
@@ -46,7 +47,7 @@ fn replace_in_file(path: &Path, from: &str, to: &str) {
 
 both_engines! {
     fn stickie_set_updates_by_name_and_empty_values_clear_fields(terminal: Terminal) {
-        let (water, _) = board(&terminal);
+        let (water, _) = create_board(&terminal);
         let again = terminal.json(&["stickie", "set", "--board", "plan", "--name", "water", "--score", "2.5", "--structured", r#"{"b":1,"a":[true]}"#, "--code", "x()"]);
         assert_eq!((&again["id"], &again["new"], &again["note"], &again["edit_count"]), (&json!(water), &json!(false), &json!("boil it\n"), &json!(2)));
         let same = terminal.json(&["stickie", "update", "water", "--score", "2.5"]);
@@ -56,7 +57,7 @@ both_engines! {
         for field in ["note", "code", "priority", "score", "structured"] {
             assert_eq!(updated[field], Value::Null, "{field}");
         }
-        assert_eq!(updated["archived"], true, "an update brings nothing back");
+        assert_eq!(updated["archived"], true, "an update does not unarchive a stickie");
         assert_eq!(column(&terminal.json(&["stickie", "list", "--board", "plan"]), "note"), ["- black: tea # yes"]);
         assert_eq!(terminal.json(&["stickie", "archive", "plan/water", "--undo"])["archived"], false);
         assert_eq!(terminal.json(&["board", "set", "plan", "--background", "", "--project", ""])["background"], Value::Null);
@@ -66,7 +67,7 @@ both_engines! {
     }
 
     fn relations_are_typed_and_stay_within_one_board(terminal: Terminal) {
-        let (water, leaves) = board(&terminal);
+        let (water, leaves) = create_board(&terminal);
         let relations = terminal.json(&["stickie", "get", "water"])["relations"].clone();
         assert_eq!((column(&relations, "type"), column(&relations, "to_id")), (vec!["USES".into()], vec![leaves.clone()]));
         assert_eq!(column(&terminal.json(&["stickie", "list", "--relation", "USES"]), "id"), [water.clone(), leaves.clone()]);
@@ -102,7 +103,7 @@ both_engines! {
     }
 
     fn board_round_trips_through_a_folder(terminal: Terminal) {
-        let (_, leaves) = board(&terminal);
+        let (_, leaves) = create_board(&terminal);
         let folder = terminal.home.path().join("folder");
         assert_eq!(counts(&terminal.json(&["board", "export", "plan", "folder"])), [2, 0, 0, 0]);
         let mut names: Vec<String> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -135,7 +136,7 @@ both_engines! {
         assert_eq!((&cup["note"], &cup["labels"]), (&json!("yes"), &json!(["1"])));
         assert!(fs::read_to_string(folder.join("cup.stickie.yaml")).unwrap().contains(&format!("id: {}", text(&cup["id"]))));
         assert_eq!(diff(&terminal).0, 0);
-        assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder"])), [0, 0, 3, 0], "a new file is created once");
+        assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder"])), [0, 0, 3, 0], "a new file creates only one stickie");
 
         fs::remove_file(folder.join("cup.stickie.yaml")).unwrap();
         assert_eq!(counts(&terminal.json(&["board", "sync", "plan", "--from", "folder"])), [0, 0, 2, 1]);
@@ -143,12 +144,13 @@ both_engines! {
     }
 
     fn sync_merges_edits_of_both_sides_and_reports_conflicts(terminal: Terminal) {
-        let (_, leaves) = board(&terminal);
+        let (_, leaves) = create_board(&terminal);
         let folder = terminal.home.path().join("folder");
         terminal.json(&["stickie", "set", "--board", "plan", "--name", "milk", "--note", "cold"]);
         terminal.json(&["board", "export", "plan", "folder"]);
         let leaves_file = folder.join(format!("{leaves}.stickie.yaml"));
-        // On the board: one edited, one new, one deleted. In the folder: another one edited, one new.
+        // On the board, one stickie is edited, one added and one deleted. In the folder, another one is edited and
+        // one added.
         terminal.json(&["stickie", "update", "water", "--note", "from the board"]);
         terminal.json(&["stickie", "set", "--board", "plan", "--name", "spoon"]);
         terminal.json(&["stickie", "delete", "milk", "--yes"]);
@@ -164,7 +166,7 @@ both_engines! {
         assert_eq!(notes, ["- green: tea # yes", "from the board", "from the folder", "null"]);
         assert!(!folder.join("milk.stickie.yaml").exists() && folder.join("spoon.stickie.yaml").exists());
 
-        // The same one on both sides is for people to decide.
+        // A stickie that was edited on both sides is a conflict.
         terminal.json(&["stickie", "update", "water", "--note", "one"]);
         replace_in_file(&folder.join("water.stickie.yaml"), "from the board", "other");
         let before = terminal.json(&["board", "get", "plan"]);
@@ -195,7 +197,7 @@ both_engines! {
     }
 
     fn sync_rejects_foreign_and_invalid_files_without_changing_anything(terminal: Terminal) {
-        board(&terminal);
+        create_board(&terminal);
         terminal.json(&["board", "set", "--name", "other"]);
         let cup = text(&terminal.json(&["stickie", "set", "--board", "other", "--name", "cup"])["id"]);
         terminal.json(&["board", "export", "plan", "folder"]);
@@ -213,7 +215,7 @@ both_engines! {
         fs::write(folder.join("bad.stickie.yaml"), "note: [\n").unwrap();
         assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]).0, 2);
         fs::write(folder.join("bad.stickie.yaml"), "name: water\n").unwrap();
-        assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]).0, 4, "two files of one stickie");
+        assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]).0, 4, "two files name the same stickie");
         fs::remove_file(folder.join("bad.stickie.yaml")).unwrap();
         replace_in_file(&folder.join("relations.yaml"), "from: water", "from: fire");
         assert_eq!(terminal.expect_error(&["board", "sync", "plan", "--from", "folder"]), (3, "relations.yaml: there is no stickie \"fire\" on this board".into()));
@@ -223,7 +225,7 @@ both_engines! {
     }
 
     fn import_creates_the_board_in_another_database(terminal: Terminal) {
-        board(&terminal);
+        create_board(&terminal);
         terminal.json(&["board", "export", "plan", "folder"]);
         let elsewhere = Terminal::new(trackway_testkit::Engine::Sqlite);
         let folder = terminal.home.path().join("folder").display().to_string();

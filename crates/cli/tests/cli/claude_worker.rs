@@ -1,11 +1,11 @@
-//! A worker that starts Claude Code: the session is the run.
+//! Workers that start Claude Code: the client's session is recorded as the worker's run.
 
 use serde_json::{Value, json};
 use trackway_testkit::write_program;
 
 use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input, text};
 
-/// Hands an event to the hook of a client that was given a token.
+/// Sends an event to `trackway hook` with a run token in its environment.
 fn send_hook_event(terminal: &Terminal, token: &str, name: &str, more: &Value) -> CommandOutput {
     let mut event = json!({ "hook_event_name": name, "session_id": "5e551017-0000-4000-8000-000000000001", "cwd": terminal.home.path() });
     for (field, value) in more.as_object().unwrap() {
@@ -57,11 +57,11 @@ both_engines! {
             assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{name}");
         }
         let runs = terminal.json(&["run", "list"]);
-        assert_eq!(column(&runs, "id"), [run.as_str()], "and no other: {runs:#}");
-        assert_eq!((&runs[0]["status"], &runs[0]["agent"]), (&json!("running"), &json!("coder")), "whoever began it ends it");
+        assert_eq!(column(&runs, "id"), [run.as_str()], "there is no other run: {runs:#}");
+        assert_eq!((&runs[0]["status"], &runs[0]["agent"]), (&json!("running"), &json!("coder")), "the end of the session does not end the run");
         assert_eq!(runs[0]["session_id"], "5e551017-0000-4000-8000-000000000001");
         terminal.json(&["run", "end", &run, "--status", "completed", "--message", "Tea and biscuits."]);
-        // Its token is dead: what comes now is a run like any other.
+        // The token ended with its run, so the next prompt starts a run of its own.
         send_hook_event(&terminal, &token, "UserPromptSubmit", &json!({ "prompt": "wash up" }));
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "status"), ["running", "completed"]);
@@ -77,7 +77,7 @@ mod real_client {
     use super::*;
     use crate::real_claude_code::NEWEST;
 
-    /// A user with a project, and a client that plays a scenario whenever it is started.
+    /// A project, and a client that plays a scripted scenario whenever it is started.
     struct WorkerSetup {
         project: PathBuf,
         client: PathBuf,
@@ -137,7 +137,7 @@ mod real_client {
             assert!(!run["session_id"].is_null(), "{run:#}");
             let session = terminal.json(&["session", "list"]);
             assert_eq!(session[0]["id"], run["session_id"]);
-            assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 1, "and no other");
+            assert_eq!(terminal.json(&["run", "list"]).as_array().unwrap().len(), 1, "there is no other run");
             let touched = column(&run["touches"], "resource_type");
             assert_eq!(touched, ["file", "note", "report"], "{run:#}");
             let steps = column(&run["steps"], "type");
@@ -148,10 +148,10 @@ mod real_client {
             assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1 }));
             let why = terminal.json(&["why", setup.project.join("tea.txt").to_str().unwrap()]);
             assert_eq!(column(&why["chain"], "kind"), ["resource", "run", "agent", "task", "queue_item", "session", "person"]);
-            // What it was told is what it heard first.
-            let heard: String = ModelRequest::read_all(&setup.requests).iter().map(|request| request.body.to_string()).collect();
-            assert!(heard.contains("What you need to know") && heard.contains("Make tea"), "{heard}");
-            // Its transcript tells nothing else.
+            // The model received the wake prompt.
+            let requests: String = ModelRequest::read_all(&setup.requests).iter().map(|request| request.body.to_string()).collect();
+            assert!(requests.contains("What you need to know") && requests.contains("Make tea"), "{requests}");
+            // Reading the transcript later changes nothing.
             let before = terminal.json(&["run", "show", &text(&run["id"])]);
             terminal.json(&["ingest", terminal.home.path().join(".claude/projects").to_str().unwrap()]);
             let after = terminal.json(&["run", "show", &text(&run["id"])]);

@@ -1,4 +1,4 @@
-//! Connecting Claude Code: whose settings, what is written there, and how nothing is lost.
+//! `connect` and `disconnect`: which settings they edit, what they write, and that they preserve everything else.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use trackway_testkit::{Engine, copy_program, write_program};
 
 use crate::terminal::{CommandOutput, Terminal, run_command};
 
-/// Settings as someone has them.
+/// Settings before Trackway is connected.
 const SETTINGS: &str = r#"{
     "model": "opus",
     "hooks": {
@@ -24,7 +24,7 @@ const SETTINGS: &str = r#"{
 }
 "#;
 
-/// A user with a project.
+/// A user with a home directory and a project in it.
 struct TestUser {
     terminal: Terminal,
 }
@@ -36,7 +36,6 @@ impl TestUser {
         user
     }
 
-    /// With these settings in the project.
     fn with_settings(settings: &str) -> Self {
         let user = Self::new();
         fs::create_dir(user.project().join(".claude")).unwrap();
@@ -70,7 +69,7 @@ impl TestUser {
         command
     }
 
-    /// Types a command in the project.
+    /// Runs a command line in the project.
     fn run(&self, line: &str) -> CommandOutput {
         run_command(self.command(line))
     }
@@ -83,7 +82,7 @@ impl TestUser {
         answer["data"].clone()
     }
 
-    /// Types a command that fails and leaves everything as it is.
+    /// Runs a command line that must fail and leave all files unchanged.
     #[track_caller]
     fn expect_error(&self, line: &str) -> (i32, String) {
         let before = files_below(self.home());
@@ -92,40 +91,40 @@ impl TestUser {
         (output.code, self.mask_paths(&output.stderr))
     }
 
-    /// Puts words where every run has other paths.
+    /// Replaces paths that differ between test runs by placeholders.
     fn mask_paths(&self, text: &str) -> String {
         text.replace(self.home().to_str().unwrap(), "[HOME]").replace(env!("CARGO_BIN_EXE_trackway"), "[TRACKWAY]")
     }
 }
 
-/// Every file below a directory, with what it holds.
+/// All files below a directory with their contents.
 fn files_below(directory: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
-    let mut found = Vec::new();
+    let mut result = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.is_symlink() {
-            found.extend(files_below(&path));
+            result.extend(files_below(&path));
         } else {
-            found.push((path.clone(), fs::read(&path).ok()));
+            result.push((path.clone(), fs::read(&path).ok()));
         }
     }
-    found.sort();
-    found
+    result.sort();
+    result
 }
 
-/// The commands of ours in settings, event by event.
+/// The Trackway hooks in a settings text, as (event, command).
 fn trackway_hooks(text: &str) -> Vec<(String, String)> {
     let settings: Value = serde_json::from_str(text).unwrap();
-    let mut found = Vec::new();
+    let mut result = Vec::new();
     for (event, groups) in settings["hooks"].as_object().unwrap() {
         for hook in groups.as_array().unwrap().iter().flat_map(|group| group["hooks"].as_array().unwrap()) {
             let command = hook["command"].as_str().unwrap();
             if command.contains("trackway") {
-                found.push((event.clone(), command.to_owned()));
+                result.push((event.clone(), command.to_owned()));
             }
         }
     }
-    found
+    result
 }
 
 #[test]
@@ -274,8 +273,8 @@ fn dry_run_prints_a_diff_and_changes_nothing() {
 
     user.json("connect claude-code");
     let before = files_below(user.home());
-    let undone = user.run("disconnect claude-code --dry-run").stdout;
-    assert!(undone.contains("\n-      1,\n") && undone.contains("\n+      1\n"), "{undone}");
+    let diff = user.run("disconnect claude-code --dry-run").stdout;
+    assert!(diff.contains("\n-      1,\n") && diff.contains("\n+      1\n"), "{diff}");
     let unchanged = user.run("connect claude-code --dry-run --json").stdout;
     let unchanged: Value = serde_json::from_str(&unchanged).unwrap();
     assert_eq!((&unchanged["dry_run"], &unchanged["data"]["outcome"]), (&json!(true), &json!("unchanged")));
@@ -330,7 +329,7 @@ fn connect_keeps_the_memory_mode_unless_given() {
     let other = user.json("connect claude-code --memory subagents");
     assert_eq!((&other["outcome"], &other["backup"]), (&json!("updated"), &json!(user.backup())));
     let command = format!("{} hook", env!("CARGO_BIN_EXE_trackway"));
-    assert!(trackway_hooks(&user.settings_text()).iter().all(|(_, said)| *said == command));
+    assert!(trackway_hooks(&user.settings_text()).iter().all(|(_, hook)| *hook == command));
     assert_eq!(fs::read_to_string(user.backup()).unwrap(), SETTINGS);
     user.json("disconnect claude-code");
     assert_eq!(user.settings_text(), SETTINGS);
@@ -349,7 +348,7 @@ fn disconnect_removes_files_that_connect_created_and_keeps_files_that_were_empty
         user.json("disconnect claude-code");
         assert_eq!(files_below(&user.project()), [(user.settings(), Some(text.into()))]);
     }
-    // The client itself writes settings anew, as it likes them.
+    // Claude Code itself may rewrite the settings in its own layout.
     let user = TestUser::with_settings("{ }");
     user.json("connect claude-code");
     let rewritten: Value = serde_json::from_str(&user.settings_text()).unwrap();
@@ -381,19 +380,19 @@ hint: the file was left as it is; correct it and try again
     );
     assert_eq!(user.expect_error("connect claude-code --dry-run").0, 1);
     assert_eq!(user.expect_error("disconnect claude-code").0, 1);
-    let said = |text: &[u8]| {
+    let error_for = |text: &[u8]| {
         fs::write(user.settings(), text).unwrap();
-        let (code, said) = user.expect_error("connect claude-code");
+        let (code, error) = user.expect_error("connect claude-code");
         assert_eq!(code, 1);
-        let first = said.lines().next().unwrap().to_owned();
+        let first = error.lines().next().unwrap().to_owned();
         first.strip_prefix("error: [HOME]/project/.claude/settings.json").unwrap().to_owned()
     };
-    assert_eq!(said(b"{\"hooks\": 1}"), ", line 1, column 11: \"hooks\" must be an object, but is a plain value");
+    assert_eq!(error_for(b"{\"hooks\": 1}"), ", line 1, column 11: \"hooks\" must be an object, but is a plain value");
     assert_eq!(
-        said(b"{\"hooks\": {\"Stop\": {}}}"),
+        error_for(b"{\"hooks\": {\"Stop\": {}}}"),
         ", line 1, column 20: the hooks of \"Stop\" must be an array, but are an object"
     );
-    assert_eq!(said(b"{\"a\": \"\xff\"}"), " is not UTF-8 from byte 8 on");
+    assert_eq!(error_for(b"{\"a\": \"\xff\"}"), " is not UTF-8 from byte 8 on");
 }
 
 #[test]
@@ -401,9 +400,9 @@ fn connect_reports_unreadable_and_unwritable_settings() {
     let user = TestUser::new();
     let folder = user.project().join(".claude");
     fs::write(&folder, "a file").unwrap();
-    let (code, said) = user.expect_error("connect claude-code");
+    let (code, error) = user.expect_error("connect claude-code");
     assert_eq!(
-        (code, said.as_str()),
+        (code, error.as_str()),
         (1, "error: [HOME]/project/.claude/settings.json cannot be read: not a directory\nhint: nothing was changed\n")
     );
     fs::remove_file(&folder).unwrap();
@@ -429,9 +428,9 @@ fn connect_reports_unreadable_and_unwritable_settings() {
         )
     );
 
-    let mut homeless = user.command("connect claude-code --user");
-    homeless.env_remove("HOME");
-    let output = run_command(homeless);
+    let mut command = user.command("connect claude-code --user");
+    command.env_remove("HOME");
+    let output = run_command(command);
     assert_eq!(
         (output.code, output.stderr.as_str()),
         (2, "error: cannot find the home directory: HOME is not set\nhint: connect a project: --project\n")
@@ -446,13 +445,13 @@ fn connect_reports_an_unwritable_settings_directory() {
     }
     fs::set_permissions(user.project().join(".claude"), fs::Permissions::from_mode(0o555)).unwrap();
     let before = files_below(user.home());
-    // The superuser may write anywhere, so someone else tries.
+    // The superuser can write anywhere, so the command runs as another user.
     let mut command = user.command("connect claude-code");
     command.uid(65_534).gid(65_534);
     if let Ok(output) = command.output() {
-        let said = user.mask_paths(&String::from_utf8(output.stderr).unwrap());
+        let error = user.mask_paths(&String::from_utf8(output.stderr).unwrap());
         assert_eq!(
-            (output.status.code(), said.as_str()),
+            (output.status.code(), error.as_str()),
             (
                 Some(1),
                 "error: [HOME]/project/.claude/settings.json cannot be written: permission denied\nhint: nothing was changed\n"
@@ -470,7 +469,7 @@ fn connect_follows_symbolic_links_and_keeps_permissions() {
     fs::create_dir_all(&dotfiles).unwrap();
     fs::create_dir(user.project().join(".claude")).unwrap();
     symlink("../../dotfiles/claude.json", user.settings()).unwrap();
-    // Nothing is at the end of the link yet.
+    // The target of the link does not exist yet.
     user.json("connect claude-code");
     assert_eq!(trackway_hooks(&fs::read_to_string(dotfiles.join("claude.json")).unwrap()).len(), 10);
     fs::write(dotfiles.join("claude.json"), SETTINGS).unwrap();
@@ -530,7 +529,7 @@ fn connect_omits_events_that_an_old_client_does_not_support() {
     let bin = user.home().join("bin");
     fs::create_dir(&bin).unwrap();
     write_program(&bin.join("claude"), "#!/bin/sh\necho '1.0.128 (Claude Code)'\n");
-    // A link on the path lasts longer than what it leads to.
+    // Hooks run the link in `PATH`, because it may outlive the file that it points to.
     symlink(env!("CARGO_BIN_EXE_trackway"), bin.join("trackway")).unwrap();
     let mut command = user.command("connect claude-code");
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
@@ -555,7 +554,11 @@ fn connect_rejects_a_renamed_binary() {
     command.args(["connect", "claude-code"]).env_clear().env("HOME", user.home()).current_dir(user.project());
     let output = run_command(command);
     assert_eq!(output.code, 2);
-    assert!(user.mask_paths(&output.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"), "{}", output.stderr);
+    assert!(
+        user.mask_paths(&output.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"),
+        "{}",
+        output.stderr
+    );
 }
 
 #[test]
@@ -587,7 +590,7 @@ next: claude --plugin-dir [HOME]/project/tools/plugin
     assert!(!user.settings().exists());
 
     fs::write(folder.join(".claude-plugin/plugin.json"), "{\"name\": \"other\"}").unwrap();
-    let (code, said) = user.expect_error("connect claude-code --plugin tools/plugin");
-    assert_eq!((code, said.lines().next()), (4, Some("error: tools/plugin contains the plugin \"other\"")));
+    let (code, error) = user.expect_error("connect claude-code --plugin tools/plugin");
+    assert_eq!((code, error.lines().next()), (4, Some("error: tools/plugin contains the plugin \"other\"")));
     assert_eq!(user.expect_error("connect claude-code --plugin x --user").0, 2);
 }

@@ -1,4 +1,4 @@
-//! Conversations: messages from arguments, files and standard input, tries and their results.
+//! Conversations, their messages (from arguments, files and standard input) and their experiments.
 
 use std::{fs, path::PathBuf, time::Instant};
 
@@ -12,13 +12,13 @@ use crate::{
 };
 
 impl Terminal {
-    /// Sends a message and gives its id.
+    /// Sends a message and returns its id.
     #[track_caller]
     pub fn send_message(&self, arguments: &[&str]) -> String {
         text(&self.json(&[&["message", "send", "--body"], arguments].concat())["id"])
     }
 
-    /// Begins a conversation and a try in it.
+    /// Creates a conversation with an experiment, and returns both ids.
     #[track_caller]
     fn create_experiment(&self, title: &str) -> (String, String) {
         let conversation = text(&self.json(&["conversation", "create", "--title", title])["id"]);
@@ -104,7 +104,7 @@ both_engines! {
         let body = |id: &Value| text(&terminal.json(&["message", "get", &text(id)])["body"]);
         assert_eq!(body(&sent["id"]), "hello");
 
-        let file = terminal.write_file("said.md", b"# from a file\n");
+        let file = terminal.write_file("body.md", b"# from a file\n");
         let sent = terminal.json(&["message", "send", "--file", file.to_str().unwrap()]);
         assert_eq!(body(&sent["id"]), "# from a file\n");
         let piped = data(&terminal.run_with_input(&send, b"from a pipe"));
@@ -113,7 +113,7 @@ both_engines! {
             let sent = data(&terminal.run_with_input(&[&send[..], &more].concat(), b"from a pipe"));
             assert_eq!((&sent["content_id"], &sent["content_new"]), (&piped["content_id"], &json!(false)));
         }
-        // What is given is not looked for elsewhere.
+        // With `--body`, standard input is not read.
         let sent = data(&terminal.run_with_input(&[&send[..], &["--body", "-given"]].concat(), b"not this"));
         assert_eq!(body(&sent["id"]), "-given");
 
@@ -255,8 +255,8 @@ both_engines! {
     }
 
     fn search_finds_messages_in_any_language(terminal: Terminal) {
-        let said = ["Où est la crème brûlée?", "東京都に行きます", "저는 한국어를 배웁니다", "我喜欢喝绿茶", "three green tea pots", "tea green"];
-        for body in said {
+        let bodies = ["Où est la crème brûlée?", "東京都に行きます", "저는 한국어를 배웁니다", "我喜欢喝绿茶", "three green tea pots", "tea green"];
+        for body in bodies {
             terminal.send_message(&[body]);
         }
         let found = |query: &str| {
@@ -268,9 +268,9 @@ both_engines! {
             found
         };
         for (query, index) in [("CREME brulee", 0), ("京都", 1), ("한국", 2), ("绿茶", 3), ("喝", 3), ("\"green tea\"", 4), ("\"tea green\"", 5), ("pot*", 4)] {
-            assert_eq!(found(query), [said[index]], "{query}");
+            assert_eq!(found(query), [bodies[index]], "{query}");
         }
-        assert_eq!(found("gre* tea"), [said[5], said[4]]);
+        assert_eq!(found("gre* tea"), [bodies[5], bodies[4]]);
         assert_eq!(found("茶绿"), Vec::<String>::new());
         for query in ["\"unbalanced", "a AND", "*"] {
             assert_eq!(terminal.expect_error(&["search", query]).0, 2, "{query}");
@@ -278,7 +278,7 @@ both_engines! {
     }
 
     fn cleanup_contents_removes_bodies_without_a_message(terminal: Terminal) {
-        let gone = terminal.json(&["message", "send", "--body", "gone away"]);
+        let deleted = terminal.json(&["message", "send", "--body", "gone away"]);
         terminal.send_message(&["stays"]);
         assert_eq!(terminal.json(&["cleanup", "contents"]), json!({ "removed": 0, "characters": 0 }));
         let mut connection = match Url::parse(&terminal.database.url_text()).unwrap() {
@@ -286,8 +286,8 @@ both_engines! {
             Url::Postgres(url) => Connection::postgres(&url).unwrap(),
         };
         let literal = match connection.engine() {
-            trackway_testkit::Engine::Sqlite => format!("x'{}'", text(&gone["id"]).replace('-', "")),
-            trackway_testkit::Engine::Postgres => format!("'{}'", text(&gone["id"])),
+            trackway_testkit::Engine::Sqlite => format!("x'{}'", text(&deleted["id"]).replace('-', "")),
+            trackway_testkit::Engine::Postgres => format!("'{}'", text(&deleted["id"])),
         };
         connection.batch(&format!("delete from messages where id = {literal}; delete from registry where id = {literal}")).unwrap();
         drop(connection);

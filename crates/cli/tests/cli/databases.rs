@@ -1,4 +1,4 @@
-//! Which database is meant, and databases that cannot be used.
+//! How a command chooses its database, and what it reports about databases that it cannot use.
 
 use std::{fs, os::unix::fs::PermissionsExt, os::unix::process::CommandExt};
 
@@ -10,12 +10,16 @@ use crate::{
     terminal::{Terminal, column, run_command},
 };
 
-/// A user with a home and nothing else said.
+/// A user with an empty home directory.
 fn new_user() -> Terminal {
     Terminal::uninitialized(Engine::Sqlite)
 }
 
-fn run_without_url(terminal: &Terminal, directory: &std::path::Path, arguments: &[&str]) -> crate::terminal::CommandOutput {
+fn run_without_url(
+    terminal: &Terminal,
+    directory: &std::path::Path,
+    arguments: &[&str],
+) -> crate::terminal::CommandOutput {
     let mut command = terminal.command(arguments);
     command.env_remove("TRACKWAY_DB").current_dir(directory);
     run_command(command)
@@ -46,9 +50,9 @@ fn nearest_project_database_wins_over_the_user_database() {
         run_without_url(&terminal, terminal.home.path(), &["role", "list"]).stdout,
         "name\ttitle\tdescription\ttags\torigin\n"
     );
-    // Again is no harm.
+    // A second `init` changes nothing.
     assert_eq!(run_without_url(&terminal, &project, &["init"]).stderr, "");
-    // What was used before is said: its record does not come along.
+    // `init` in a subfolder of a project prints that earlier data stays in the project's database.
     let nested = run_without_url(&terminal, &deep, &["init"]);
     let expected = format!(
         "note: commands here used sqlite:{} until now; its data stays there. To import earlier sessions of Claude Code into the new database: trackway ingest\n",
@@ -70,7 +74,7 @@ fn inaccessible_project_database_is_an_error_instead_of_being_skipped() {
     }
     let folder = project.join(".trackway");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    // The superuser may enter anywhere, so someone else tries.
+    // The superuser can enter any folder, so the command runs as another user.
     let run_as_other_user = |arguments: &[&str]| {
         let mut command = terminal.command(arguments);
         command.env_remove("TRACKWAY_DB").current_dir(&project).uid(65_534).gid(65_534);
@@ -87,11 +91,11 @@ fn inaccessible_project_database_is_an_error_instead_of_being_skipped() {
             )
         )
     );
-    assert!(!home.join(".local/share/trackway").exists(), "nothing went elsewhere");
+    assert!(!home.join(".local/share/trackway").exists(), "no other database was created");
     let elsewhere = format!("sqlite:{}", home.join("own.db").display());
     assert_eq!(run_as_other_user(&["init", "--db", &elsewhere]).code, 0);
     assert_eq!(run_as_other_user(&["role", "set", "--name", "x", "--db", &elsewhere]).code, 0);
-    // A configuration that cannot be read may say anything.
+    // An unreadable configuration is an error, because it might name another database.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let config = folder.join("config.toml");
     fs::write(&config, "db = \"sqlite:elsewhere\"").unwrap();
@@ -135,7 +139,8 @@ fn database_precedence_is_flag_environment_project_user() {
     assert_eq!(roles(&[], Some(&variable), &directory), "variable");
     assert_eq!(roles(&["--db", &flag], Some(&variable), &directory), "flag");
 
-    // A project's own database wins over what the user configured, and an empty folder on the way is no project.
+    // A project's own database takes precedence over the user's configuration. An empty `.trackway` folder is no
+    // project.
     let own = home.join("own");
     fs::create_dir_all(own.join("sub/.trackway")).unwrap();
     assert_eq!(run_without_url(&terminal, &own, &["init"]).code, 0);
@@ -217,8 +222,8 @@ fn missing_and_unreachable_databases_are_reported() {
     assert!(message.starts_with("PostgreSQL cannot be reached") && !message.contains("secret"), "{message}");
     let terminal = Terminal::uninitialized(Engine::Postgres);
     assert_eq!(terminal.expect_error(&["role", "list"]).0, 3);
-    let none = terminal.database.url_text().replace("trackway_test_", "no_such_");
-    let (code, message) = terminal.expect_error(&["role", "list", "--db", &none]);
+    let missing = terminal.database.url_text().replace("trackway_test_", "no_such_");
+    let (code, message) = terminal.expect_error(&["role", "list", "--db", &missing]);
     assert_eq!(code, 3);
     assert!(message.starts_with("there is no database at postgres://"), "{message}");
 }
@@ -230,15 +235,15 @@ fn init_and_restore_create_missing_postgres_databases() {
     let url = terminal.database.url_text();
     let (server, own) = url.rsplit_once('/').unwrap();
     let mut postgres = Connection::postgres(&format!("{server}/postgres")).unwrap();
-    let (made, restored) = (format!("{own}_made"), format!("{own}_restored"));
+    let (created, restored) = (format!("{own}_created"), format!("{own}_restored"));
     let at = |name: &str| format!("{server}/{name}");
-    terminal.json(&["init", "--db", &at(&made)]);
-    assert_eq!(terminal.json(&["role", "list", "--db", &at(&made)]), serde_json::json!([]));
+    terminal.json(&["init", "--db", &at(&created)]);
+    assert_eq!(terminal.json(&["role", "list", "--db", &at(&created)]), serde_json::json!([]));
     let file = terminal.home.path().join("backup.jsonl");
     terminal.json(&["backup", file.to_str().unwrap()]);
     terminal.json(&["restore", file.to_str().unwrap(), "--db", &at(&restored)]);
     assert_eq!(column(&terminal.json(&["role", "list", "--db", &at(&restored)]), "name"), ["coder"]);
-    for name in [made, restored] {
+    for name in [created, restored] {
         postgres.batch(&format!("drop database {name} with (force)")).unwrap();
     }
 }
@@ -249,11 +254,11 @@ fn read_only_directory_is_reported_and_no_data_is_lost() {
     let url = terminal.database.url_text();
     let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
     let directory = file.parent().unwrap();
-    for place in [directory, file] {
-        fs::set_permissions(place, fs::Permissions::from_mode(if place == file { 0o444 } else { 0o555 })).unwrap();
+    for path in [directory, file] {
+        fs::set_permissions(path, fs::Permissions::from_mode(if path == file { 0o444 } else { 0o555 })).unwrap();
     }
     let mut command = terminal.command(&["role", "set", "--name", "x"]);
-    // The superuser may write anywhere, so someone else tries.
+    // The superuser can write anywhere, so the command runs as another user.
     command.uid(65_534).gid(65_534).current_dir("/");
     if let Ok(output) = command.output() {
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -271,7 +276,7 @@ fn full_disk_is_reported_and_no_data_is_lost() {
     let url = terminal.database.url_text();
     let file = std::path::Path::new(url.strip_prefix("sqlite:").unwrap());
     let pages = fs::metadata(file).unwrap().len() / 4_096;
-    // SQLite answers a file that may not grow as it answers a disk that is full.
+    // A limit on the file size stands in for a full disk.
     let long = "x".repeat(100_000);
     let note = ["note", "create", "--studio", "main", "--title", "big", "--body", &long];
     let mut script = std::process::Command::new("bash");
@@ -320,7 +325,7 @@ fn concurrent_processes_all_write_successfully() {
     }
 }
 
-/// A run that is killed at any moment has made a note with all that belongs to it, or no note.
+/// A killed process leaves either a note with its touch and its event, or none of them.
 #[test]
 fn killed_process_writes_a_note_completely_or_not_at_all() {
     for engine in [Engine::Sqlite, Engine::Postgres] {
@@ -341,7 +346,6 @@ fn killed_process_writes_a_note_completely_or_not_at_all() {
     }
 }
 
-/// A role of PostgreSQL that was given no more than to look.
 #[test]
 fn read_only_postgres_role_gets_a_privilege_error() {
     let terminal = Terminal::new(Engine::Postgres);

@@ -1,4 +1,4 @@
-//! The story that the demo tells.
+//! The output of `trackway demo`.
 
 use std::path::Path;
 
@@ -13,29 +13,30 @@ fn run_demo(terminal: &Terminal) -> crate::terminal::CommandOutput {
     crate::terminal::run_command(command)
 }
 
-/// The picture in the README is the last part of the story, with ids that stay.
+/// The picture in the README shows the last part of the demo, with random ids replaced by fixed ones.
 #[test]
 fn readme_picture_matches_the_demo_output() {
-    let story = run_demo(&Terminal::uninitialized(Engine::Sqlite)).stdout;
-    let (_, part) = story.split_once("Import a session of Claude Code").unwrap();
+    let printed = run_demo(&Terminal::uninitialized(Engine::Sqlite)).stdout;
+    let (_, part) = printed.split_once("Import a session of Claude Code").unwrap();
     let (part, _) = part.split_once("The demo database is still there").unwrap();
     let part = regex::Regex::new("[^ ]*trackway-demo-[0-9a-f]+").unwrap().replace_all(part, "~");
-    let mut seen: Vec<String> = Vec::new();
+    let mut ids: Vec<String> = Vec::new();
     let id = regex::Regex::new("[0-9a-f]{8}\\b").unwrap();
-    let steady = id.replace_all(&part, |found: &regex::Captures<'_>| {
-        let place = seen.iter().position(|id| *id == found[0]).unwrap_or_else(|| {
-            seen.push(found[0].to_owned());
-            seen.len() - 1
+    let masked = id.replace_all(&part, |found: &regex::Captures<'_>| {
+        let index = ids.iter().position(|id| *id == found[0]).unwrap_or_else(|| {
+            ids.push(found[0].to_owned());
+            ids.len() - 1
         });
-        format!("{:08x}", 0x9e37_79b1_u32.wrapping_mul(u32::try_from(place).unwrap() + 3))
+        format!("{:08x}", 0x9e37_79b1_u32.wrapping_mul(u32::try_from(index).unwrap() + 3))
     });
-    let steady = format!("\x1b[1mImport a session of Claude Code{}", steady.trim_end().trim_end_matches("\x1b[1m").trim_end());
-    let picture = anstyle_svg::Term::new().min_width_px(900).render_svg(&steady);
+    let masked =
+        format!("\x1b[1mImport a session of Claude Code{}", masked.trim_end().trim_end_matches("\x1b[1m").trim_end());
+    let picture = anstyle_svg::Term::new().min_width_px(900).render_svg(&masked);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/demo.svg");
     Assert::new().action_env("SNAPSHOTS").eq(picture, Data::read_from(&file, None).is(DataFormat::Text));
 }
 
-/// Whatever the program is called, the scripts of the story find it.
+/// The scripts of the demo run the same binary, whatever its name is.
 #[test]
 fn demo_works_when_the_binary_is_renamed() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);
@@ -72,7 +73,7 @@ fn demo_prints_every_step() {
         "← task       cache/fix @ 1",
         "margaret  3      6400          210            0.022",
         "triage completed",
-        // The line is broken before its last word: the run stands beside the sender.
+        // The column is narrow, so the line is wrapped before its last word.
         "looked into: The «kettle» reports 212",
         "← route      tag bug",
         "← message    The kettle reports 212 degrees",
@@ -82,7 +83,7 @@ fn demo_prints_every_step() {
     ] {
         assert!(output.stdout.contains(part), "{part}\n{}", output.stdout);
     }
-    // What it says at the end is true.
+    // The two commands that the demo prints at its end work.
     let last: Vec<&str> = output.stdout.trim_end().lines().rev().take(2).collect();
     let url = last[1].trim().strip_prefix("export TRACKWAY_DB=").unwrap();
     let note = last[0].trim().strip_prefix("trackway why ").unwrap();

@@ -1,4 +1,5 @@
-//! Hooks that do not do what their user thinks: silent ones are found, and none follows a stranger's configuration.
+//! `trackway doctor` finds silent hooks, inconsistent records, expired leases and damaged databases. Hooks ignore the
+//! configuration of an untrusted project.
 
 use std::{
     fs::{self, File},
@@ -78,7 +79,7 @@ both_engines! {
         let finding = &found["findings"][0];
         assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"), "{found}");
         assert!(text(&finding["problem"]).starts_with("3 sessions without hook events since hooks were added to "), "{finding}");
-        // One that is heard shows that they work, until another is not.
+        // One received event proves that the hooks work, until a newer session sends none.
         send_event(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/ship", "prompt": "go" }));
         assert_eq!(doctor(&terminal).1["findings"], json!([]));
         set_modified(&write(4, "/ship"), SystemTime::now() + Duration::from_mins(10));
@@ -99,9 +100,9 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         assert_eq!((code, column(&found["findings"], "check")), (1, vec!["record".to_owned(); 3]));
         let problems = column(&found["findings"], "problem");
-        let what = ["1 queue items held by a run that is not running", "1 ended runs that still have a token", "1 rows of workflows without a registry entry"];
-        assert_eq!(problems, what.map(|what| format!("the record is inconsistent: {what}")));
-        // Else it would be found again at the end of this test.
+        let details = ["1 queue items held by a run that is not running", "1 ended runs that still have a token", "1 rows of workflows without a registry entry"];
+        assert_eq!(problems, details.map(|detail| format!("the record is inconsistent: {detail}")));
+        // Without this, the integrity check in `Terminal::drop` would report the same findings.
         connection.batch("delete from trackway_migrations").unwrap();
     }
 
@@ -142,19 +143,19 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         assert_eq!((code, column(&found["findings"], "check")), (1, vec!["incoming".to_owned()]));
         assert!(text(&found["findings"][0]["fix"]).contains("trackway doctor --fix"));
-        // While a move holds it, it is nobody's business.
+        // While a running move holds its lock, the doctor reports nothing.
         let mut mover = match terminal.database.url() {
             Url::Sqlite(path) => Connection::sqlite(Path::new(&format!("{}.incoming", path.display())), false).unwrap(),
             Url::Postgres(_) => Connection::postgres(&terminal.database.url_text()).unwrap(),
         };
-        let held = match mover.engine() {
+        let lock = match mover.engine() {
             Engine::Sqlite => "pragma locking_mode = exclusive; begin immediate; commit",
             Engine::Postgres => "select pg_advisory_lock(1414682458)",
         };
-        mover.batch(held).unwrap();
+        mover.batch(lock).unwrap();
         assert_eq!(run_command(terminal.command(&["doctor", "--fix"])).code, 0);
         drop(mover);
-        // The server takes a moment to notice that it is gone.
+        // The server takes a moment to notice that the connection is closed.
         while doctor(&terminal).0 == 0 {}
         let fixed = run_command(terminal.command(&["doctor", "--fix"]));
         assert_eq!((fixed.code, fixed.stdout.lines().last().unwrap()), (0, "no problems found"), "{}", fixed.stdout);
@@ -181,7 +182,7 @@ both_engines! {
         };
         assert_eq!(connection.query::<(i64,)>(index, &[]).unwrap(), [(1,)]);
 
-        // What a unique index kept out came in without it.
+        // Without the unique index, duplicates were written, and the index cannot be recreated.
         connection.batch("drop index roles_by_name").unwrap();
         terminal.json(&["role", "set", "--name", "a"]);
         terminal.json(&["role", "set", "--name", "b"]);
@@ -194,7 +195,7 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         assert_eq!((code, &found["findings"][0]["problem"]), (1, &json!("the table roles is missing")));
         assert!(text(&found["findings"][0]["fix"]).contains("trackway restore FILE"));
-        // Else it would be found again at the end of this test.
+        // Without this, the integrity check in `Terminal::drop` would report the same findings.
         connection.batch("delete from trackway_migrations").unwrap();
     }
 }
@@ -221,7 +222,7 @@ fn untrusted_project_configuration_does_not_redirect_hook_events() {
     let project = terminal.home.path().join("cloned");
     fs::create_dir_all(project.join(".trackway")).unwrap();
     fs::write(project.join(".trackway/config.toml"), "db = \"postgres://stranger@127.0.0.1:1/all\"\n").unwrap();
-    let users = terminal.home.path().join(".local/share/trackway");
+    let user_data = terminal.home.path().join(".local/share/trackway");
     let send_event = |session: &str| {
         let event =
             json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "cwd": project, "prompt": "go" });
@@ -229,18 +230,18 @@ fn untrusted_project_configuration_does_not_redirect_hook_events() {
         command.env_remove("TRACKWAY_DB");
         assert_eq!(run_command_with_input(command, event.to_string().as_bytes()).code, 0);
     };
-    let known = || {
-        let url = format!("sqlite:{}", users.join("trackway.db").display());
+    let session_ids = || {
+        let url = format!("sqlite:{}", user_data.join("trackway.db").display());
         column(&terminal.json(&["session", "list", "--db", &url]), "id")
     };
     send_event("s1");
-    assert_eq!(known(), ["s1"]);
-    assert!(fs::read_to_string(users.join("hook.log")).unwrap().contains("add its directory to `trust`"));
+    assert_eq!(session_ids(), ["s1"]);
+    assert!(fs::read_to_string(user_data.join("hook.log")).unwrap().contains("add its directory to `trust`"));
 
-    // With the user's word it goes to the server, or waits for it.
+    // Once the user trusts the project, its events go to the configured server, or wait in the spool.
     let config = terminal.home.path().join(".config/trackway");
     fs::create_dir_all(&config).unwrap();
     fs::write(config.join("config.toml"), format!("trust = [{:?}]\n", project.display().to_string())).unwrap();
     send_event("s2");
-    assert_eq!(known(), ["s1"]);
+    assert_eq!(session_ids(), ["s1"]);
 }

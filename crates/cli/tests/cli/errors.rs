@@ -1,4 +1,4 @@
-//! Bad input: a clear message, the right exit code, nothing changed.
+//! Invalid input: a clear message, the right exit code, and no change to the database.
 
 use crate::terminal::{Terminal, both_engines, column, text};
 
@@ -93,7 +93,7 @@ both_engines! {
         }
         assert_eq!(terminal.expect_error(&["why", &note, "--tenant", "other"]).0, 3);
         assert_eq!(terminal.expect_error(&["note", "list", "--tenant", "nobody"]), (3, "there is no tenant \"nobody\"".into()));
-        // A token brings its own tenant, whatever is said.
+        // The tenant of the token takes precedence over `--tenant`.
         let made = terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "still ours", "--tenant", "other"]);
         assert_eq!(terminal.json(&["note", "show", &text(&made["id"])])["title"], "still ours");
     }

@@ -1,4 +1,4 @@
-//! Two PostgreSQL servers, of which the first is killed and the second takes over, under everyone who uses them.
+//! A PostgreSQL primary is killed and its standby takes over, while commands, workers and servers use them.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::{
     work::{Worker, wait_for},
 };
 
-/// Writes of each kind that somebody was results of: the title, and what they were results.
+/// The title, the exit code and the error text of each write.
 type WriteResults = Mutex<Vec<(String, i32, String)>>;
 
 const ITEMS: usize = 40;
@@ -32,25 +32,25 @@ fn run_json(terminal: &Terminal, arguments: &[&str]) -> CommandOutput {
     run_command(command)
 }
 
-/// Writes notes one after the other until there is nothing more to write, and keeps what it is results.
-fn create_notes(terminal: &Terminal, who: usize, is_stopped: &AtomicBool, results: &WriteResults) {
+/// Creates notes by command until it is stopped, and records each result.
+fn create_notes(terminal: &Terminal, writer: usize, is_stopped: &AtomicBool, results: &WriteResults) {
     for number in 0.. {
         if is_stopped.load(Ordering::Relaxed) {
             return;
         }
-        let title = format!("note {who} {number}");
+        let title = format!("note {writer} {number}");
         let output = run_json(terminal, &["note", "create", "--studio", "main", "--title", &title]);
         results.lock().unwrap().push((title, output.code, output.stderr));
     }
 }
 
-/// The same through a server that stays up and keeps its connections.
-fn post_notes(server: &Server, token: &str, who: usize, is_stopped: &AtomicBool, results: &WriteResults) {
+/// Creates notes over HTTP until it is stopped, and records each result. The server keeps its database connections.
+fn post_notes(server: &Server, token: &str, writer: usize, is_stopped: &AtomicBool, results: &WriteResults) {
     for number in 0.. {
         if is_stopped.load(Ordering::Relaxed) {
             return;
         }
-        let title = format!("page {who} {number}");
+        let title = format!("page {writer} {number}");
         let head = format!(
             "POST /notes/actions/create_note HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nAccept: application/json\r\nContent-Type: application/json",
             server.address
@@ -70,9 +70,9 @@ fn post_notes(server: &Server, token: &str, who: usize, is_stopped: &AtomicBool,
 fn failover_loses_no_acknowledged_write_and_clients_continue() {
     let pair = ServerPair::start();
     let terminal = Terminal::new_at_url(&pair.url);
-    let made = terminal.home.path().join("made");
+    let script_log = terminal.home.path().join("made");
     terminal.json(&["workflow", "set", "--name", "ops"]);
-    let script = format!("sleep 0.2; echo \"$TRACKWAY_RUN\" >> {}", made.display());
+    let script = format!("sleep 0.2; echo \"$TRACKWAY_RUN\" >> {}", script_log.display());
     let define = ["task", "set", "--workflow", "ops", "--variant", "t", "--recurring", "true", "--script", &script];
     terminal.json(&define);
     for _ in 0..ITEMS {
@@ -84,10 +84,11 @@ fn failover_loses_no_acknowledged_write_and_clients_continue() {
     let servers: Vec<_> = (0..2).map(|_| Server::start(&terminal)).collect();
     let (results, is_stopped) = (WriteResults::default(), AtomicBool::new(false));
     thread::scope(|scope| {
-        for who in 0..WRITERS {
-            let (terminal, server, token, results, is_stopped) = (&terminal, &servers[who % 2], &token, &results, &is_stopped);
-            scope.spawn(move || create_notes(terminal, who, is_stopped, results));
-            scope.spawn(move || post_notes(server, token, who, is_stopped, results));
+        for writer in 0..WRITERS {
+            let (terminal, server, token, results, is_stopped) =
+                (&terminal, &servers[writer % 2], &token, &results, &is_stopped);
+            scope.spawn(move || create_notes(terminal, writer, is_stopped, results));
+            scope.spawn(move || post_notes(server, token, writer, is_stopped, results));
         }
         thread::sleep(Duration::from_secs(2));
         pair.kill_primary();
@@ -97,7 +98,7 @@ fn failover_loses_no_acknowledged_write_and_clients_continue() {
         is_stopped.store(true, Ordering::Relaxed);
     });
 
-    // Everyone carries on without a restart of theirs.
+    // Workers and servers continue without a restart.
     wait_for(|| (terminal.json(&["queue", "size"])["by_status"] == json!({ "completed": ITEMS })).then_some(()));
     for worker in &mut workers {
         assert!(worker.0.try_wait().unwrap().is_none(), "a worker ended");
@@ -115,26 +116,26 @@ fn failover_loses_no_acknowledged_write_and_clients_continue() {
         *stored.entry(title).or_insert(0) += 1;
     }
     let mut count_by_code = BTreeMap::new();
-    for (title, code, said) in &results {
+    for (title, code, error) in &results {
         *count_by_code.entry(*code).or_insert(0) += 1;
         let times = stored.get(title).copied().unwrap_or(0);
         match code {
             0 => assert_eq!(times, 1, "{title} was acknowledged"),
-            5 => assert_eq!(times, 0, "{title} was not done, it was said: {said}"),
-            _ => assert!(said.contains("before PostgreSQL confirmed the change") && times <= 1, "{title}: {said}"),
+            5 => assert_eq!(times, 0, "{title} was reported as not written: {error}"),
+            _ => assert!(error.contains("before PostgreSQL confirmed the change") && times <= 1, "{title}: {error}"),
         }
     }
     assert!(count_by_code[&0] > 20 && count_by_code.contains_key(&5), "{count_by_code:?}");
 
-    // Each item was ended by one run, the one that held its fence, whose script ran once.
-    let made = std::fs::read_to_string(made).unwrap();
+    // Each item was completed by one run, which held its fence and ran its script once.
+    let script_log = std::fs::read_to_string(script_log).unwrap();
     for item in column(&terminal.json(&["queue", "list", "--limit", "1000"]), "id") {
         let item = terminal.json(&["queue", "get", &item]);
         let runs = item["runs"].as_array().unwrap();
         let completed: Vec<&Value> = runs.iter().filter(|run| run["status"] == "completed").collect();
         assert_eq!(completed.len(), 1, "{item:#}");
         assert_eq!(completed[0]["run_id"], item["run_id"], "{item:#}");
-        let script_runs = made.lines().filter(|run| completed[0]["run_id"] == **run).count();
+        let script_runs = script_log.lines().filter(|run| completed[0]["run_id"] == **run).count();
         assert_eq!(script_runs, 1, "{item:#}");
     }
 }
@@ -159,7 +160,7 @@ fn unconfirmed_commit_is_looked_up_or_reported_as_unknown() {
     let pair = ServerPair::start();
     let terminal = Terminal::new_at_url(&pair.url);
     let mut side = Connection::postgres(&pair.url).unwrap();
-    // Nobody is results of a commit from here on: the standby that it waits for is not there.
+    // Only this connection commits without a standby. All other commits wait for a standby that does not exist.
     side.batch("set synchronous_commit = local").unwrap();
     let wait_for_standby = |side: &mut Connection, standby: &str| {
         side.batch(&format!("alter system set synchronous_standby_names = '{standby}'")).unwrap();
@@ -172,7 +173,8 @@ fn unconfirmed_commit_is_looked_up_or_reported_as_unknown() {
     thread::scope(|scope| {
         let written = scope.spawn(|| run_json(&terminal, &["note", "create", "--studio", "main", "--title", "first"]));
         let first = wait_for(|| waiting_pid(&mut side));
-        // Its wait is ended. It is there, and not in both: that is not enough.
+        // The terminated connection has committed on the primary only. The command therefore does not report success,
+        // but waits for a standby again.
         side.query::<(bool,)>(&format!("select pg_terminate_backend(pid) {waiting}"), &[]).unwrap();
         wait_for(|| waiting_pid(&mut side).filter(|pid| *pid != first));
         assert!(!written.is_finished());
@@ -181,7 +183,7 @@ fn unconfirmed_commit_is_looked_up_or_reported_as_unknown() {
         assert_eq!(output.code, 0, "{}", output.stderr);
     });
 
-    // Where nobody can say it, it is said to be unknown.
+    // If no server can confirm the commit, the command reports that the outcome is unknown.
     wait_for_standby(&mut side, "nobody");
     thread::scope(|scope| {
         let written = scope.spawn(|| run_json(&terminal, &["note", "create", "--studio", "main", "--title", "second"]));

@@ -1,4 +1,4 @@
-//! Which file, which commit and which run: two projects, several work trees, and names that several have.
+//! Attribution of files and commits to runs, with several repositories, several work trees, and equal file names.
 
 use std::{
     fs,
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use trackway_store::Clock;
 
 use crate::{
-    hook::{HookSession, git, git_at, project, subagent_stop, file_write},
-    ingest::{AGENT, TranscriptFolder, OTHER, SESSION, TranscriptWriter, ingest},
+    hook::{HookSession, file_write, git, git_at, project, subagent_stop},
+    ingest::{AGENT, OTHER, SESSION, TranscriptFolder, TranscriptWriter, ingest},
     terminal::{Terminal, both_engines, column, run_command, text},
 };
 
-/// A repository with one commit.
+/// Creates a repository with one commit.
 fn create_repository(path: PathBuf) -> PathBuf {
     fs::create_dir_all(path.join("src")).unwrap();
     git(&path, &["init", "-q", "-b", "main"]);
@@ -24,7 +24,7 @@ fn create_repository(path: PathBuf) -> PathBuf {
     path
 }
 
-/// Commits all there is, and gives the hash.
+/// Commits all changes and returns the hash.
 fn commit(repository: &Path, subject: &str) -> String {
     git(repository, &["add", "."]);
     git(repository, &["commit", "-q", "--allow-empty", "-m", subject]);
@@ -36,16 +36,16 @@ fn head(repository: &Path) -> String {
     String::from_utf8(printed.stdout).unwrap().trim().to_owned()
 }
 
-/// A work tree that the client makes for an agent.
+/// Creates a work tree where Claude Code creates those of its agents.
 fn create_work_tree(repository: &Path, name: &str) -> PathBuf {
     let tree = repository.join(".claude/worktrees").join(name);
     git(repository, &["worktree", "add", "-q", tree.to_str().unwrap()]);
     tree
 }
 
-/// An event that says where it happened.
-fn in_directory(place: &Path, mut event: Value) -> Value {
-    event["cwd"] = json!(place);
+/// Sets the working directory of an event.
+fn in_directory(directory: &Path, mut event: Value) -> Value {
+    event["cwd"] = json!(directory);
     event
 }
 
@@ -58,14 +58,15 @@ fn by_agent(agent: &str, mut event: Value) -> Value {
     event
 }
 
-/// Writes a file, on disk too.
+/// Writes a file to disk, and returns the event that reports it.
 fn write_file_event(call: &str, path: &Path) -> Value {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "x\n").unwrap();
     file_write(call, path.to_str().unwrap())
 }
 
-/// What `why` answers to one who stands somewhere: the thing, and the prompt it came from. None when nothing is known.
+/// Runs `why` in a directory. Returns the labels of the resource and of its prompt or spawn, or `None` if nothing is
+/// recorded.
 fn why_from(terminal: &Terminal, here: &Path, thing: &str) -> Option<(String, String)> {
     let mut command = terminal.command(&["why", thing, "--json"]);
     command.current_dir(here);
@@ -84,12 +85,12 @@ fn why(terminal: &Terminal, thing: impl AsRef<Path>) -> Option<(String, String)>
     why_from(terminal, terminal.home.path(), thing.as_ref().to_str().unwrap())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it is compared with what `why` gives")]
+#[expect(clippy::unnecessary_wraps, reason = "the result is compared with that of `why`")]
 fn expected_answer(resource: &str, prompt: &str) -> Option<(String, String)> {
     Some((resource.to_owned(), prompt.to_owned()))
 }
 
-/// What the newest run made: `action path`, sorted.
+/// The touches of a run as `action path`, sorted.
 fn made_by_run(terminal: &Terminal, run: &str) -> Vec<String> {
     let touches = terminal.json(&["made", run])["touches"].clone();
     let mut made: Vec<String> = touches
@@ -116,14 +117,14 @@ both_engines! {
         }
         assert_eq!(why(&terminal, first.join("src/a.rs")), expected_answer("file src/a.rs", "go s1"));
         assert_eq!(why(&terminal, second.join("src/a.rs:1")), expected_answer("file src/a.rs:1", "go s2"));
-        // Outside any repository a workspace holds what is below it.
+        // Files outside any repository belong to the workspace above them.
         assert_eq!(why(&terminal, notes.join("a.txt")), expected_answer("file notes/a.txt", "go s3"));
         assert_eq!(why(&terminal, diary.join("a.txt")), expected_answer("file diary/a.txt", "go s4"));
         let mut agents = column(&terminal.json(&["agent", "list"]), "handle");
         agents.retain(|handle| handle.starts_with("main@"));
         agents.sort();
         assert_eq!(agents, ["main@p1", "main@p2", "main@work"]);
-        // From the folder above it is the same file.
+        // A session in the folder above names the same file.
         HookSession { terminal: &terminal, id: "s0" }.send("PostToolUse", &in_directory(&work, write_file_event("t9", &first.join("src/a.rs"))));
         assert_eq!(why(&terminal, first.join("src/a.rs")), expected_answer("file src/a.rs", "go s0"));
         assert_eq!(terminal.json(&["why", first.join("src/a.rs").to_str().unwrap()])["touched_by"].as_array().unwrap().len(), 2);
@@ -144,7 +145,7 @@ both_engines! {
         for thing in ["src/lib.rs", "src/lib.rs:1", "./src/lib.rs"] {
             assert_eq!(why_from(&terminal, &other, thing), None, "{thing}");
         }
-        // Where nothing is at that path, the name is all there is.
+        // If there is no file at that path, `why` searches for the name.
         assert_eq!(why_from(&terminal, &empty, "src/lib.rs"), expected_answer("file src/lib.rs", "go"));
         assert_eq!(why_from(&terminal, &project, "src/lib.rs:1"), expected_answer("file src/lib.rs:1", "go"));
 
@@ -208,14 +209,14 @@ both_engines! {
         let folder = TranscriptFolder::new(&terminal);
         let spawn = json!({ "prompt": "do", "description": "do", "subagent_type": "general-purpose" });
         let created = json!({ "type": "create", "structuredPatch": [] });
-        let (tree, gone) = (create_work_tree(&project, "agent-a1"), project.join(".claude/worktrees/agent-a2"));
+        let (tree, removed) = (create_work_tree(&project, "agent-a1"), project.join(".claude/worktrees/agent-a2"));
         let hash = commit(&tree, "by a1");
         let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         folder.append(None, &(main.prompt("isolate") + &main.tool_call("m1", "Agent", "t1", &spawn)));
         let mut agent = TranscriptWriter::new(SESSION, tree.to_str().unwrap()).for_agent(AGENT);
         let mut lines = agent.prompt("do");
-        for (number, place) in [&tree, &gone].into_iter().enumerate() {
-            let path = place.join(format!("src/b{number}.rs"));
+        for (number, directory) in [&tree, &removed].into_iter().enumerate() {
+            let path = directory.join(format!("src/b{number}.rs"));
             lines += &agent.tool_call(&format!("m2{number}"), "Write", &format!("t2{number}"), &json!({ "file_path": path, "content": "x\n" }));
             lines += &agent.tool_result(&format!("t2{number}"), "File created", &created);
         }
@@ -283,7 +284,7 @@ both_engines! {
         session.send_subagent_start("a1");
         let during = commit(&project, "during");
         session.send("PostToolUse", &by_agent("a1", shell("./save.sh")));
-        // In the background, and done after the command came back.
+        // The script commits again in the background, after its command returned.
         let after = commit(&project, "after");
         session.send("SubagentStop", &subagent_stop("a1", "saved"));
         session.send("Stop", &json!({ "last_assistant_message": "done" }));
@@ -298,7 +299,8 @@ both_engines! {
         let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         let mut lines = main.prompt("release");
         let mut hashes = Vec::new();
-        // Two while a command ran; one is a stranger's, between two commands.
+        // The first two commits happen while a command runs. The third happens between two commands, so the run did
+        // not make it.
         for (number, second) in [2, 5, 7].into_iter().enumerate() {
             let subject = format!("number {number}");
             git_at(&project, &format!("2026-02-27T09:00:{second:02}Z"), &["commit", "-q", "--allow-empty", "-m", &subject]);
@@ -315,13 +317,13 @@ both_engines! {
         ingest(&terminal);
         let mut made: Vec<String> = column(&terminal.json(&["made", "last"])["touches"], "display_path");
         made.sort();
-        let mut wanted: Vec<String> = (0..2).map(|number| format!("{} number {number}", &hashes[number][..8])).collect();
-        wanted.sort();
-        assert_eq!(made, wanted);
+        let mut expected: Vec<String> = (0..2).map(|number| format!("{} number {number}", &hashes[number][..8])).collect();
+        expected.sort();
+        assert_eq!(made, expected);
     }
 
     fn command_that_removes_files_of_earlier_runs_is_recorded_as_deleting_them(terminal: Terminal) {
-        // Its first commit is of this second, too, and no command made it.
+        // The first commit of the repository is as recent as the session, but no command of the session made it.
         let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: SESSION };
         session.send("SessionStart", &json!({ "source": "startup" }));
@@ -343,16 +345,16 @@ both_engines! {
             deleted.sort();
             deleted
         };
-        let wanted = ["a.txt", "old/b.txt", "old/c.txt"].map(|path| ("delete".to_owned(), path.to_owned(), "1".to_owned()));
-        assert_eq!(deleted(), wanted);
-        // The transcript tells the same once more, a little earlier.
+        let expected = ["a.txt", "old/b.txt", "old/c.txt"].map(|path| ("delete".to_owned(), path.to_owned(), "1".to_owned()));
+        assert_eq!(deleted(), expected);
+        // The transcript reports the same command again, with a slightly earlier time.
         let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         let lines = main.prompt("clean up") + &main.tool_call("m1", "Bash", "b1", &json!({ "command": "rm -rf a.txt old never.txt kept.txt" }))
             + &main.tool_result("b1", "", &json!({ "stdout": "" }));
         let lines = ["1", "2", "3"].iter().fold(lines, |lines, second| lines.replace(&format!("2026-02-27T09:00:0{second}.000Z"), &before));
         TranscriptFolder::new(&terminal).append(None, &lines);
         ingest(&terminal);
-        assert_eq!(deleted(), wanted);
+        assert_eq!(deleted(), expected);
     }
 
     fn file_written_by_one_agent_and_removed_by_another_is_recorded_as_deleted(terminal: Terminal) {
@@ -360,12 +362,14 @@ both_engines! {
         let folder = TranscriptFolder::new(&terminal);
         let writing = |session| TranscriptWriter::new(session, project.to_str().unwrap());
         let mut agent = writing(SESSION).for_agent(AGENT);
-        let mut written = agent.prompt("write");
+        let mut lines_of_agent = agent.prompt("write");
         for (call, path) in [("t1", "a.txt"), ("t2", "b.txt"), ("t3", "kept.txt")] {
-            written += &agent.tool_call(call, "Write", call, &json!({ "file_path": project.join(path), "content": "x\n" }));
-            written += &agent.tool_result(call, "File created", &json!({ "type": "create", "structuredPatch": [] }));
+            lines_of_agent += &agent.tool_call(call, "Write", call, &json!({ "file_path": project.join(path), "content": "x\n" }));
+            lines_of_agent += &agent.tool_result(call, "File created", &json!({ "type": "create", "structuredPatch": [] }));
         }
-        // The transcript of who removes it is read first: before the agent's is there, and because it is of the session.
+        // Both times, ingest reads the removal before the write. The first time, the agent's transcript does not exist
+        // yet.
+        // The second time, ingest reads transcripts of sessions before those of agents.
         for (session, prompt, call, path) in [(SESSION, "clean", "t4", "a.txt"), (OTHER, "and the rest", "t5", "b.txt")] {
             let mut main = writing(session);
             (0..200).for_each(|_| drop(main.line("time-passes", &json!({}))));
@@ -374,7 +378,7 @@ both_engines! {
             folder.write(&format!("{session}.jsonl"), lines.as_bytes());
             if session == SESSION {
                 ingest(&terminal);
-                folder.append(Some(AGENT), &written);
+                folder.append(Some(AGENT), &lines_of_agent);
             }
         }
         ingest(&terminal);
@@ -387,18 +391,18 @@ both_engines! {
     }
 
     fn removing_a_repository_deletes_the_files_in_it(terminal: Terminal) {
-        let gone = create_repository(terminal.home.path().join("work/gone"));
-        let inner = create_repository(gone.join("inner"));
+        let removed = create_repository(terminal.home.path().join("work/gone"));
+        let inner = create_repository(removed.join("inner"));
         let beside = create_repository(terminal.home.path().join("work/gone-not"));
         let session = HookSession { terminal: &terminal, id: SESSION };
         session.send("SessionStart", &json!({ "source": "startup" }));
         session.prompt("write");
-        for (call, path) in [("t1", gone.join("a.txt")), ("t2", inner.join("b.txt")), ("t3", beside.join("c.txt"))] {
+        for (call, path) in [("t1", removed.join("a.txt")), ("t2", inner.join("b.txt")), ("t3", beside.join("c.txt"))] {
             session.send("PostToolUse", &write_file_event(call, &path));
         }
         session.send("Stop", &json!({ "last_assistant_message": "written" }));
         session.prompt("clean up");
-        fs::remove_dir_all(&gone).unwrap();
+        fs::remove_dir_all(&removed).unwrap();
         session.send("PostToolUse", &in_directory(terminal.home.path(), shell("rm -rf work/gone")));
         assert_eq!(made_by_run(&terminal, "last"), ["delete a.txt", "delete b.txt"]);
     }
@@ -411,7 +415,7 @@ both_engines! {
         session.send_agent_call("t1", "do");
         session.send_subagent_start(AGENT);
         let hash = commit(&project, "by the agent");
-        // The main agent looks around while the agent's command still runs.
+        // The main agent runs a command while the subagent's command is still running.
         session.send("PostToolUse", &shell("ls"));
         let agent_of = |hash: &str| text(&terminal.json(&["why", hash])["chain"][2]["label"]);
         assert_eq!(agent_of(&hash), "main@project");
@@ -435,7 +439,7 @@ both_engines! {
             git_at(&project, &format!("2026-02-27T09:01:{second}Z"), &["commit", "-q", "--allow-empty", "-m", "quiet"]);
             head(&project)
         });
-        // Both run commands at the same time, twice.
+        // The agents run their commands at the same times, two commands each.
         for (agent, role, commands) in
             [("a1", "cook", ["make", "./cook.sh"]), ("a2", "smith", ["git commit -qm quiet", "./forge.sh"]), ("a3", "guard", ["ls", "git log"])]
         {
@@ -462,10 +466,10 @@ both_engines! {
         for number in 0..24 {
             let made = if number % 10 == 2 { "File created" } else { "updated" };
             lines += &main.prompt(&format!("go {number}"));
-            for (name, said) in [("old.rs", "updated"), ("again.rs", made)] {
+            for (name, result) in [("old.rs", "updated"), ("again.rs", made)] {
                 let call = format!("{name}-{number}");
                 lines += &main.tool_call(&format!("m-{call}"), "Write", &call, &json!({ "file_path": format!("/ship/{name}"), "content": "x\n" }));
-                lines += &main.tool_result(&call, said, &Value::Null);
+                lines += &main.tool_result(&call, result, &Value::Null);
             }
             lines += &main.reply(&format!("m{number}"), Some("end_turn"), 3, "Done.");
         }
@@ -497,14 +501,14 @@ both_engines! {
 
     fn forget_removes_commits_and_reverts_scratchpads(terminal: Terminal) {
         let project = create_repository(project(&terminal));
-        let remembers = |id: &str, agent: &str, scratchpad: &str| {
+        let run_with_scratchpad = |id: &str, agent: &str, scratchpad: &str| {
             let session = HookSession { terminal: &terminal, id };
             session.prompt("go");
             session.send_agent_call(&format!("call-{agent}"), "do");
             session.send_subagent_start(agent);
-            let asked = session.event("SubagentStop", &subagent_stop(agent, "done")).to_string();
-            let asked = crate::terminal::run_command_with_input(terminal.command(&["hook"]), asked.as_bytes());
-            assert!(asked.stdout.contains("\"block\""), "{asked:?}");
+            let stop = session.event("SubagentStop", &subagent_stop(agent, "done")).to_string();
+            let output = crate::terminal::run_command_with_input(terminal.command(&["hook"]), stop.as_bytes());
+            assert!(output.stdout.contains("\"block\""), "{output:?}");
             let mut answer = subagent_stop(agent, &json!({ "scratchpad": scratchpad }).to_string());
             answer["stop_hook_active"] = json!(true);
             session.send("SubagentStop", &answer);
@@ -513,21 +517,21 @@ both_engines! {
             let scratchpad = terminal.json(&["scratchpad", "get", "--agent", "general-purpose@project"]);
             (text(&scratchpad["content"]), scratchpad["revision"].clone())
         };
-        let forgets = |id: &str| column(&json!([json!({ "notices": terminal.json(&["forget", id, "--yes"])["notices"] })]), "notices");
+        let forget = |id: &str| column(&json!([json!({ "notices": terminal.json(&["forget", id, "--yes"])["notices"] })]), "notices");
 
-        remembers("secret-1", "a1", "SECRET one");
+        run_with_scratchpad("secret-1", "a1", "SECRET one");
         let session = HookSession { terminal: &terminal, id: "secret-1" };
         fs::write(project.join("SECRET.txt"), "s\n").unwrap();
         let hash = commit(&project, "SECRET subject");
         session.send("PostToolUse", &shell("git commit"));
         assert_eq!(why(&terminal, &hash), expected_answer(&format!("commit {} SECRET subject", &hash[..8]), "go"));
         assert_eq!(terminal.expect_error(&["forget", "secret-1"]), (2, "forget \"secret-1\" requires --yes without a terminal".into()));
-        assert_eq!(forgets("secret-1"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: the scratchpad is now empty"]"#]);
+        assert_eq!(forget("secret-1"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: the scratchpad is now empty"]"#]);
         assert_eq!((why(&terminal, &hash), scratchpad()), (None, (String::new(), json!(0))));
 
-        remembers("kept", "a2", "kept");
-        remembers("secret-2", "a3", "SECRET two");
-        assert_eq!(forgets("secret-2"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: its previous content was restored"]"#]);
+        run_with_scratchpad("kept", "a2", "kept");
+        run_with_scratchpad("secret-2", "a3", "SECRET two");
+        assert_eq!(forget("secret-2"), [r#"["the scratchpad of general-purpose@project was written by runs of this session: its previous content was restored"]"#]);
         assert_eq!(scratchpad(), ("kept".into(), json!(3)));
         let history = terminal.json(&["scratchpad", "history", "--agent", "general-purpose@project"]);
         assert_eq!(column(&history, "revision"), ["3", "1"]);

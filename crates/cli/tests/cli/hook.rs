@@ -1,4 +1,4 @@
-//! `trackway hook` without a client: whatever comes in, it stays out of the way, and what it was told is in the record.
+//! `trackway hook` without a client: no input makes it fail or block, and it records every event.
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ use crate::{
     terminal::{CommandOutput, Terminal, both_engines, column, run_command_with_input, text},
 };
 
-/// A session that exists in events only.
+/// A client session that is simulated by sending its hook events.
 pub struct HookSession<'a> {
     pub terminal: &'a Terminal,
     pub id: &'a str,
 }
 
 impl HookSession<'_> {
-    /// An event of it, as the client writes it.
+    /// An event of this session in the client's format.
     pub fn event(&self, name: &str, more: &Value) -> Value {
         let mut event = json!({ "hook_event_name": name, "session_id": self.id, "cwd": project(self.terminal) });
         for (field, value) in more.as_object().unwrap() {
@@ -34,7 +34,7 @@ impl HookSession<'_> {
         event
     }
 
-    /// Hands an event to the hook, and reads what it says to the client.
+    /// Sends an event to `trackway hook`, and returns its answer to the client.
     #[track_caller]
     pub fn send(&self, name: &str, more: &Value) -> Value {
         let output = run_hook(self.terminal, self.event(name, more).to_string().as_bytes());
@@ -62,8 +62,8 @@ impl HookSession<'_> {
         self.send("SubagentStart", &json!({ "agent_id": agent, "agent_type": "general-purpose" }))
     }
 
-    pub fn send_subagent_stop(&self, agent: &str, said: &str) -> Value {
-        self.send("SubagentStop", &subagent_stop(agent, said))
+    pub fn send_subagent_stop(&self, agent: &str, reply: &str) -> Value {
+        self.send("SubagentStop", &subagent_stop(agent, reply))
     }
 
     pub fn send_agent_result(&self, call: &str, prompt: &str, agent: &str) {
@@ -86,8 +86,8 @@ fn agent_result(call: &str, prompt: &str, agent: &str) -> Value {
     event
 }
 
-pub fn subagent_stop(agent: &str, said: &str) -> Value {
-    json!({ "agent_id": agent, "agent_type": "general-purpose", "stop_hook_active": false, "last_assistant_message": said })
+pub fn subagent_stop(agent: &str, reply: &str) -> Value {
+    json!({ "agent_id": agent, "agent_type": "general-purpose", "stop_hook_active": false, "last_assistant_message": reply })
 }
 
 pub fn file_write(call: &str, path: &str) -> Value {
@@ -97,7 +97,7 @@ pub fn file_write(call: &str, path: &str) -> Value {
     })
 }
 
-/// A session from its start to its end, with a subagent.
+/// The events of a session with one subagent, from start to end.
 pub fn complete_session() -> Vec<(&'static str, Value)> {
     let mut written_by_agent = file_write("t2", "one.txt");
     written_by_agent["agent_id"] = json!("a1");
@@ -144,23 +144,23 @@ pub fn git_at(project: &Path, date: &str, arguments: &[&str]) {
     assert!(command.args(arguments).status().unwrap().success(), "{arguments:?}");
 }
 
-/// Without memory, so that nobody is asked anything.
+/// Runs `trackway hook` without memory, so that it asks no agent for a scratchpad.
 pub fn run_hook(terminal: &Terminal, input: &[u8]) -> CommandOutput {
     run_command_with_input(terminal.command(&["hook", "--memory", "off"]), input)
 }
 
-/// Where hooks of this database keep what could not be written, and say what went wrong.
+/// The folder of the spool and the log of this database's hooks.
 fn state_folder(terminal: &Terminal) -> PathBuf {
     match terminal.database.url() {
         Url::Sqlite(path) => path.parent().unwrap().to_path_buf(),
-        // Each server and tenant has its own: what waits for one must not reach another.
+        // Each server and tenant has a folder of its own, so that spooled events cannot reach another one.
         Url::Postgres(url) => {
             user_data_folder(terminal).join(&trackway_capture::digest::digest(format!("{url} local").as_bytes())[..16])
         }
     }
 }
 
-/// The same when nobody knows which database is meant.
+/// The folder for the log when a hook cannot tell which database the event belongs to.
 fn user_data_folder(terminal: &Terminal) -> PathBuf {
     terminal.home.path().join(".local/share/trackway")
 }
@@ -176,7 +176,7 @@ pub fn connection(terminal: &Terminal) -> Connection {
     }
 }
 
-/// Every body that is stored of messages, spawns and runs.
+/// All texts that are stored for messages, spawns and runs.
 fn stored_texts(terminal: &Terminal) -> Vec<String> {
     let all = "select body from contents union all select final_message from runs where final_message is not null
                union all select description from task_spawns where description is not null
@@ -184,7 +184,6 @@ fn stored_texts(terminal: &Terminal) -> Vec<String> {
     connection(terminal).query::<(String,)>(all, &[]).unwrap().into_iter().map(|(text,)| text).collect()
 }
 
-/// What nobody should send.
 fn garbage_inputs() -> Vec<Vec<u8>> {
     let event =
         |more: &str| format!(r#"{{"hook_event_name":"UserPromptSubmit","session_id":"s",{more}}}"#).into_bytes();
@@ -216,7 +215,7 @@ fn garbage_inputs() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A secret is not in the file of SQLite, in whatever column.
+/// Asserts that no file beside the SQLite database, nor the database itself, contains the secret.
 fn assert_absent_from_database_files(terminal: &Terminal, secret: &str) {
     let Url::Sqlite(path) = terminal.database.url() else { return };
     for file in
@@ -258,7 +257,7 @@ both_engines! {
     }
 
     fn hook_exits_zero_on_any_input_and_answers_only_events(terminal: Terminal) {
-        let tried = TestRunner::new(corpus::proptest_config(30)).run(&corpus::mutated("hook"), |input| {
+        let result = TestRunner::new(corpus::proptest_config(30)).run(&corpus::mutated("hook"), |input| {
             let output = run_hook(&terminal, &input);
             prop_assert_eq!((output.code, output.stderr.as_str()), (0, ""));
             if !output.stdout.is_empty() {
@@ -268,13 +267,14 @@ both_engines! {
             }
             Ok(())
         });
-        tried.unwrap();
+        result.unwrap();
     }
 
     fn hook_does_not_wait_for_special_files_named_as_transcript(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        // Looks like a file, and whoever reads it as root waits for the kernel's next word.
+        // These look like files, but reading `/proc/kmsg` as root blocks until the kernel logs a message, and
+        // `/dev/zero` never ends.
         for path in ["/proc/kmsg", "/dev/zero", "/proc/self/mem"] {
             session.send("Stop", &json!({ "transcript_path": path, "last_assistant_message": "done" }));
         }
@@ -313,7 +313,7 @@ both_engines! {
         let shown = terminal.json(&["session", "show", "s1"]);
         assert_eq!(text(&shown["cwd"]), project(&terminal).join("ab").to_str().unwrap());
         assert_eq!(column(&shown["spawns"], "tool_use_id"), ["t2"]);
-        // The session began in the folder that is named so, and the file is not in there.
+        // The session started in folder `ab`, and the file is outside that folder.
         let outside = project(&terminal).join("one.txt");
         assert_eq!(column(&terminal.json(&["made", "last"])["touches"], "display_path"), [outside.to_str().unwrap()]);
         assert_eq!(count_lines(&state_folder(&terminal).join("hook.log")), 0);
@@ -339,16 +339,16 @@ both_engines! {
         let mut paths = column(&terminal.json(&["made", &run])["touches"], "display_path");
         paths.sort();
         assert_eq!(paths.len(), 5, "{paths:?}");
-        let mut wanted = ["/etc/passwd", "a b", "'; drop table files; --", "$(touch x)`y`"].map(str::to_owned).to_vec();
-        wanted.sort();
+        let mut expected = ["/etc/passwd", "a b", "'; drop table files; --", "$(touch x)`y`"].map(str::to_owned).to_vec();
+        expected.sort();
         let (long_ones, short): (Vec<String>, Vec<String>) = paths.into_iter().partition(|path| path.len() > 200);
-        assert_eq!(short, wanted);
+        assert_eq!(short, expected);
         assert!(long.starts_with(long_ones[0].trim_end_matches('…')), "{}", long_ones[0]);
         assert_eq!(fs::read_dir(terminal.home.path()).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() == "x").count(), 0);
     }
 
     fn hook_redacts_secrets_in_texts(terminal: Terminal) {
-        // Put together here, so that no scanner takes the test for a leak.
+        // The secret is assembled at run time, so that secret scanners do not report this file.
         let secret = format!("ghp_{}", "a1".repeat(18));
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt(&format!("use {secret} to push"));
@@ -417,19 +417,19 @@ both_engines! {
             Url::Postgres(_) => "begin; lock table sessions in access exclusive mode",
         }).unwrap();
         let spool = state_folder(&terminal).join("spool");
-        let waiting = || fs::read_dir(&spool).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "json")).count());
+        let spooled_count = || fs::read_dir(&spool).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "json")).count());
         session.prompt("go");
         session.send_agent_call("t1", "[ROLE:builder] build");
         assert_eq!(session.send_subagent_start("a1"), Value::Null);
         session.send_file_write("t2", "one.txt");
         session.send_subagent_stop("a1", "built");
-        assert_eq!(waiting(), 5);
+        assert_eq!(spooled_count(), 5);
         other.batch("rollback").unwrap();
         drop(other);
 
         assert_eq!(terminal.json(&["run", "list"]), json!([]));
         session.send_agent_result("t1", "[ROLE:builder] build", "a1");
-        assert_eq!(waiting(), 0);
+        assert_eq!(spooled_count(), 0);
         let shown = terminal.json(&["session", "show", "s1"]);
         assert_eq!(column(&shown["prompts"], "status"), ["running"]);
         assert_eq!(column(&shown["tree"], "role"), ["builder"]);
@@ -464,8 +464,8 @@ both_engines! {
         fs::remove_file(project.join(".git/HEAD")).unwrap();
         assert!(Command::new("mkfifo").arg(project.join(".git/HEAD")).status().unwrap().success());
         session.send("PostToolUse", &commits);
-        let kept = connection(&terminal).query::<(i64,)>("select count(*) from sessions where head is not null", &[]).unwrap();
-        assert_eq!(kept, [(0,)]);
+        let with_head = connection(&terminal).query::<(i64,)>("select count(*) from sessions where head is not null", &[]).unwrap();
+        assert_eq!(with_head, [(0,)]);
     }
 
     fn run_records_own_commits_and_deleted_files_but_no_older_commits(terminal: Terminal) {
@@ -511,20 +511,20 @@ both_engines! {
     }
 
     fn hook_exits_zero_on_unknown_arguments(terminal: Terminal) {
-        for words in [&["hook", "--memory", "everyone"][..], &["hook", "--later"], &["hook", "x", "--memory"]] {
-            let output = run_command_with_input(terminal.command(words), b"{}");
-            assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{words:?}");
+        for arguments in [&["hook", "--memory", "everyone"][..], &["hook", "--later"], &["hook", "x", "--memory"]] {
+            let output = run_command_with_input(terminal.command(arguments), b"{}");
+            assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{arguments:?}");
         }
     }
 
     fn thirty_two_concurrent_hooks_lose_no_event(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        let all: Vec<Child> = (0..32).map(|number| session.send_in_background("SubagentStart", &json!({ "agent_id": format!("a{number:02}"), "agent_type": "general-purpose" }))).collect();
-        for child in all {
+        let children: Vec<Child> = (0..32).map(|number| session.send_in_background("SubagentStart", &json!({ "agent_id": format!("a{number:02}"), "agent_type": "general-purpose" }))).collect();
+        for child in children {
             assert!(child.wait_with_output().unwrap().status.success());
         }
-        // The next call applies what had to wait.
+        // The next hook applies the spooled events.
         session.send("PreToolUse", &agent_call("t1", "later"));
         let mut agents = column(&terminal.json(&["subagent", "list"]), "agent_id");
         agents.sort();
@@ -539,8 +539,8 @@ both_engines! {
         for number in 0..4 {
             session.send_agent_call(&format!("t{number}"), &format!("[ROLE:r{number}] go"));
         }
-        let all: Vec<Child> = (0..8).map(|number| session.send_in_background("SubagentStart", &json!({ "agent_id": format!("a{number}"), "agent_type": "general-purpose" }))).collect();
-        for child in all {
+        let children: Vec<Child> = (0..8).map(|number| session.send_in_background("SubagentStart", &json!({ "agent_id": format!("a{number}"), "agent_type": "general-purpose" }))).collect();
+        for child in children {
             assert!(child.wait_with_output().unwrap().status.success());
         }
         session.send("Notification", &json!({}));
@@ -573,11 +573,11 @@ both_engines! {
         session.prompt("go");
         session.send_agent_call("t1", "[ROLE:first] one");
         session.send_agent_call("t2", "[ROLE:second] two");
-        let context = |said: &Value| text(&said["hookSpecificOutput"]["additionalContext"]);
+        let context = |answer: &Value| text(&answer["hookSpecificOutput"]["additionalContext"]);
         assert!(context(&session.send_subagent_start("a1")).contains("Agent: first@project in the role first, of ada."));
         session.send_subagent_start("a2");
         assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["a1", "a2"]);
-        // It was the other way round.
+        // The tool results show that `a1` belongs to `t2`, and `a2` to `t1`.
         session.send_agent_result("t2", "[ROLE:second] two", "a1");
         session.send_agent_result("t1", "[ROLE:first] one", "a2");
 
@@ -588,15 +588,15 @@ both_engines! {
         let subagents = terminal.json(&["subagent", "list"]);
         assert_eq!(column(&subagents, "role"), ["second", "first"]);
         let shown = terminal.json(&["spawn", "show", "t1"])["matches"].clone();
-        let mut matches: Vec<_> = shown.as_array().unwrap().iter().map(|kept| (text(&kept["agent_id"]), text(&kept["evidence"]), kept["withdrawn_at"].is_null())).collect();
+        let mut matches: Vec<_> = shown.as_array().unwrap().iter().map(|row| (text(&row["agent_id"]), text(&row["evidence"]), row["withdrawn_at"].is_null())).collect();
         matches.sort();
         assert_eq!(matches, [
             ("a1".to_owned(), "subagent_type".to_owned(), false),
             ("a2".to_owned(), "post_tool_use".to_owned(), true),
-            // When the first guess fell, the second was right.
+            // After the first match was withdrawn, tentative matching chose the right agent.
             ("a2".to_owned(), "subagent_type".to_owned(), true),
         ]);
-        // Their runs are the right agents' now.
+        // The runs now belong to the right agents.
         let mut runs: Vec<_> = terminal.json(&["run", "list"]).as_array().unwrap().iter().map(|run| (run["subagent"].clone(), text(&run["agent"]))).filter(|(subagent, _)| !subagent.is_null()).collect();
         runs.sort_by_key(|(subagent, _)| subagent.to_string());
         assert_eq!(runs, [(json!("a1"), "second@project".to_owned()), (json!("a2"), "first@project".to_owned())]);
@@ -605,11 +605,11 @@ both_engines! {
     fn resumed_agent_is_one_subagent_with_two_spawns_and_two_runs(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        for (call, said) in [("t1", "began"), ("t2", "finished")] {
+        for (call, reply) in [("t1", "began"), ("t2", "finished")] {
             let prompt = format!("[ROLE:builder] {call}");
             session.send_agent_call(call, &prompt);
             session.send_subagent_start("a1");
-            session.send_subagent_stop("a1", said);
+            session.send_subagent_stop("a1", reply);
             session.send_agent_result(call, &prompt, "a1");
         }
         assert_eq!(column(&terminal.json(&["subagent", "list"]), "agent_id"), ["a1"]);
@@ -626,7 +626,7 @@ both_engines! {
     fn ingest_corrects_the_agent_nesting_that_hooks_of_old_clients_omit(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: ingest::SESSION };
         session.prompt("go");
-        // Until 2.1.69 no event says which agent calls.
+        // Up to Claude Code 2.1.69, no event names the calling agent.
         for (call, agent) in [("t1", "a1"), ("t2", "a2"), ("t3", "a3")] {
             session.send_agent_call(call, call);
             session.send_subagent_start(agent);
@@ -681,7 +681,7 @@ both_engines! {
         assert_eq!(column(&runs, "final_message"), ["built", "all built"]);
         assert_eq!(column(&terminal.json(&["made", &text(&runs[0]["id"])])["touches"], "display_path"), ["late.txt"]);
         assert!(!terminal.json(&["session", "show", "s1"])["ended_at"].is_null());
-        // A resumed session is not over.
+        // Resuming a session clears its end.
         session.send("SessionStart", &json!({ "source": "resume" }));
         assert!(terminal.json(&["session", "show", "s1"])["ended_at"].is_null());
     }
@@ -694,8 +694,8 @@ both_engines! {
             session.send(name, &more);
             session.send(name, &more);
         }
-        let same = |terminal: &Terminal| comparable_record(terminal).replace(terminal.home.path().to_str().unwrap(), "HOME");
-        snapbox::assert_data_eq!(same(&terminal), snapbox::IntoData::raw(same(&once)));
+        let masked_record = |terminal: &Terminal| comparable_record(terminal).replace(terminal.home.path().to_str().unwrap(), "HOME");
+        snapbox::assert_data_eq!(masked_record(&terminal), snapbox::IntoData::raw(masked_record(&once)));
         assert_eq!(column(&terminal.json(&["run", "list"]), "final_message"), ["built", "done"]);
     }
 }

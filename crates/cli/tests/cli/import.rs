@@ -51,7 +51,7 @@ const V9: &str = "
 const BUILD: (&str, &str) = ("[ROLE:builder] do it", "e3546771ae352ee5");
 const TEST: (&str, &str) = ("[ROLE:tester] test it", "7d4a2b76a84c7075");
 
-/// Two agents of one type and two tagged spawns, which nagger matched the wrong way round.
+/// Two agents of one type and two tagged spawns. nagger matched each agent to the spawn of the other.
 fn nagger_rows(tool_use_ids: bool) -> String {
     let ids = if tool_use_ids { ", tool_use_id" } else { "" };
     let id = |id: &str| if tool_use_ids { format!(", '{id}'") } else { String::new() };
@@ -153,7 +153,7 @@ fn transcript() -> String {
 }
 
 /// All sessions, subagents, spawns and matches in a comparable form: without generated ids and current times.
-fn comparable_state(terminal: &Terminal) -> Value {
+fn comparable_sessions(terminal: &Terminal) -> Value {
     let without = |mut rows: Value, fields: &[&str]| {
         rows.as_array_mut().unwrap().sort_by_key(|row| (row["agent_id"].to_string(), row["tool_use_id"].to_string()));
         for row in rows.as_array_mut().unwrap() {
@@ -224,10 +224,10 @@ both_engines! {
         let matches = &terminal.json(&["spawn", "show", "toolu_1"])["matches"];
         assert_eq!(column(matches, "created_at"), ["2026-01-02T10:01:01.000Z"]);
 
-        let (before, events) = (comparable_state(&terminal), terminal.json(&["event", "list"]));
+        let (before, events) = (comparable_sessions(&terminal), terminal.json(&["event", "list"]));
         assert_eq!(column(&events, "action")[..2], ["import_nagger", "observe_session"]);
         assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 0]);
-        assert_eq!((comparable_state(&terminal), terminal.json(&["event", "list"])), (before, events));
+        assert_eq!((comparable_sessions(&terminal), terminal.json(&["event", "list"])), (before, events));
         // The import creates no WAL file beside nagger's database.
         let beside: Vec<_> = fs::read_dir(terminal.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!beside.iter().any(|name| name.to_string_lossy().ends_with("-wal")), "{beside:?}");
@@ -263,8 +263,8 @@ both_engines! {
             assert_eq!(after.import_counts(), [0, 1, 0, 0, 0]);
             assert_eq!(after.import_counts(), [0, 0, 0, 0, 0]);
 
-            let actual = comparable_state(&first);
-            assert_eq!(actual, comparable_state(&second));
+            let actual = comparable_sessions(&first);
+            assert_eq!(actual, comparable_sessions(&second));
             let spawns = &actual["spawns"];
             assert_eq!(column(spawns, "tool_use_id"), ["toolu_1", "toolu_2"]);
             assert_eq!(column(spawns, "transcript_index"), ["2", "3"]);
@@ -275,8 +275,8 @@ both_engines! {
             assert_eq!(column(&actual["subagents"], "role"), ["builder", "tester", "null"]);
             assert_eq!(column(&actual["matches"][0], "withdrawn_at"), ["true", "false"]);
             assert_eq!(actual["workspaces"], json!(["project"]));
-            let found = first.json(&["spawn", "show", "toolu_1"])["id"].clone();
-            assert_eq!(first.json(&["why", &text(&found)])["chain"][0]["label"], "toolu_1");
+            let spawn_id = first.json(&["spawn", "show", "toolu_1"])["id"].clone();
+            assert_eq!(first.json(&["why", &text(&spawn_id)])["chain"][0]["label"], "toolu_1");
         }
     }
 
@@ -349,14 +349,14 @@ both_engines! {
                 ('{SESSION}', 7, 'coder', 'x', 'toolu_6', 'lost', '2026-01-02T23:30:00+00:00');")]);
         assert_eq!(nagger.import_counts(), [1, 7, 6, 5, 0]);
         let listed = terminal.json(&["subagent", "list"]);
-        let of = |agent: &str| listed.as_array().unwrap().iter().find(|row| row["agent_id"] == agent).unwrap().clone();
-        let shown = |agent: &str| of(agent)["role"].as_str().map(|role| format!("{role} {}", text(&of(agent)["role_source"])));
+        let subagent = |agent: &str| listed.as_array().unwrap().iter().find(|row| row["agent_id"] == agent).unwrap().clone();
+        let shown = |agent: &str| subagent(agent)["role"].as_str().map(|role| format!("{role} {}", text(&subagent(agent)["role_source"])));
         assert_eq!(shown("gone").as_deref(), Some("builder transcript_parse"));
         assert_eq!(shown("named").as_deref(), Some("reviewer subagent_type"));
         assert_eq!(shown("again").as_deref(), Some("tester retry_match"));
         // The agent has no row of its own; only its spawn names it.
-        assert_eq!((shown("lost").as_deref(), &of("lost")["agent_type"]), (Some("x task_match"), &json!("coder")));
-        assert_eq!((&of("gone")["started_at"], &of("gone")["stopped_at"]), (&json!("2026-01-02T20:00:00.000Z"), &json!("2026-01-02T21:10:00.000Z")));
+        assert_eq!((shown("lost").as_deref(), &subagent("lost")["agent_type"]), (Some("x task_match"), &json!("coder")));
+        assert_eq!((&subagent("gone")["started_at"], &subagent("gone")["stopped_at"]), (&json!("2026-01-02T20:00:00.000Z"), &json!("2026-01-02T21:10:00.000Z")));
         let spawn = |id: &str| {
             let spawn = terminal.json(&["spawn", "show", id]);
             format!("{} {}", text(&spawn["role_source"]), spawn["evidence"].as_str().unwrap_or("none"))
@@ -368,9 +368,9 @@ both_engines! {
         assert_eq!(spawn("toolu_5"), "name none");
         assert_eq!(spawn("toolu_6"), "prompt_tag subagent_type");
         assert_eq!(terminal.json(&["session", "show", SESSION])["transcript_path"], format!("/t/{SESSION}.jsonl"));
-        let before = comparable_state(&terminal);
+        let before = comparable_sessions(&terminal);
         assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 0]);
-        assert_eq!(comparable_state(&terminal), before);
+        assert_eq!(comparable_sessions(&terminal), before);
     }
 
     fn newer_schema_imports_known_columns_and_reports_the_others(terminal: Terminal) {
@@ -439,16 +439,16 @@ both_engines! {
         assert_eq!(import_error(&path), (2, format!("{path} is not a database of claude-nagger")));
 
         let nagger = NaggerDatabase::with(&terminal, &[V1, V2, &nagger_rows(true)]);
-        let whole = fs::read(&nagger.file).unwrap();
-        for part in [50, 100, 5_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
-            fs::write(home.join("part.db"), &whole[..part]).unwrap();
+        let original = fs::read(&nagger.file).unwrap();
+        for part in [50, 100, 5_000, original.len() / 2, original.len() - 4_096, original.len() - 1] {
+            fs::write(home.join("part.db"), &original[..part]).unwrap();
             let (code, message) = import_error(&path_of("part.db"));
             assert!(code == 2 && (message.contains("is damaged") || message.contains("is not an SQLite")), "{part}: {message}");
         }
-        let mut torn = whole.clone();
-        torn[4_096..].fill(0xa5);
-        fs::write(home.join("torn.db"), &torn).unwrap();
-        assert_eq!(import_error(&path_of("torn.db")).0, 2);
+        let mut damaged = original.clone();
+        damaged[4_096..].fill(0xa5);
+        fs::write(home.join("damaged.db"), &damaged).unwrap();
+        assert_eq!(import_error(&path_of("damaged.db")).0, 2);
 
         let mut other = Connection::sqlite(&nagger.file, false).unwrap();
         other.batch("pragma journal_mode = delete; begin exclusive").unwrap();

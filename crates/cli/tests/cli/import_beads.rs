@@ -29,14 +29,14 @@ impl Terminal {
     }
 
     /// The links of bd-2 and bd-3: every link of the import has one of them as an end.
-    fn links(&self) -> BTreeSet<String> {
+    fn task_links(&self) -> BTreeSet<String> {
         let links = ["beads/bd-2", "beads/bd-3"].map(|task| self.json(&["link", "list", task]));
         let line =
             |link: &Value| ["from", "type", "to"].map(|field| text(&link[field]).replace("beads/", "")).join(" ");
         links.iter().flat_map(|links| links.as_array().unwrap()).map(line).collect()
     }
 
-    fn task(&self, variant: &str) -> Value {
+    fn get_task(&self, variant: &str) -> Value {
         self.json(&["task", "get", variant])
     }
 }
@@ -66,14 +66,14 @@ both_engines! {
             "status deferred became on_hold: 1",
         ]));
 
-        let boil = terminal.task("beads/bd-1");
+        let boil = terminal.get_task("beads/bd-1");
         assert_eq!((&boil["title"], &boil["status"], &boil["priority"], &boil["estimate"]), (&json!("Boil water"), &json!("done"), &json!("P0"), &json!("1h30m")));
         assert_eq!((&boil["tags"], &boil["labels"], &boil["workflow"]), (&json!(["task"]), &json!(["kitchen", "hot"]), &json!("beads")));
         assert_eq!(boil["description"], "In the kettle.\n\n## Design\n\nElectric.\n\n## Acceptance criteria\n\nIt bubbles.");
         assert_eq!(boil["notes"], "Hot!\n\n## In beads\n\n- assignee: ada\n- created_at: 2025-10-14T14:43:06.9Z\n- closed_at: 2025-10-15T01:58:40Z\n- close_reason: done");
-        assert_eq!(terminal.task("beads/bd-2")["notes"], "## In beads\n\n- created_at: 2025-10-14T14:43:06Z\n\n## Comments\n\n**bob** 2025-10-14T15:00:00Z\n\nGreen, please.");
+        assert_eq!(terminal.get_task("beads/bd-2")["notes"], "## In beads\n\n- created_at: 2025-10-14T14:43:06Z\n\n## Comments\n\n**bob** 2025-10-14T15:00:00Z\n\nGreen, please.");
 
-        assert_eq!(terminal.links(), BTreeSet::from([
+        assert_eq!(terminal.task_links(), BTreeSet::from([
             "bd-1 blocks bd-2",
             "bd-2 blocks bd-3",
             "bd-2 relates_to bd-9f.1",
@@ -92,12 +92,12 @@ both_engines! {
         assert_eq!(terminal.json(&["task", "list"]), json!([]));
         terminal.json(&["import", "beads", &file]);
         terminal.json(&["task", "set", "--workflow", "beads", "--variant", "beads/bd-2", "--status", "done"]);
-        let before = (terminal.json(&["task", "list"]), terminal.links(), terminal.json(&["event", "list"]));
+        let before = (terminal.json(&["task", "list"]), terminal.task_links(), terminal.json(&["event", "list"]));
         assert_eq!(counts(&terminal.json(&["import", "beads", &file])), [0, 0, 5, 0, 9]);
         assert_eq!(counts(&terminal.json(&["import", "beads", &file, "--update", "--dry-run"])), [0, 1, 4, 0, 9]);
-        assert_eq!((terminal.json(&["task", "list"]), terminal.links(), terminal.json(&["event", "list"])), before);
+        assert_eq!((terminal.json(&["task", "list"]), terminal.task_links(), terminal.json(&["event", "list"])), before);
         assert_eq!(counts(&terminal.json(&["import", "beads", &file, "--update"])), [0, 1, 4, 0, 9]);
-        assert_eq!(terminal.task("beads/bd-2")["status"], "open");
+        assert_eq!(terminal.get_task("beads/bd-2")["status"], "open");
 
         // A later import adds new issues and links them to existing tasks.
         let later = terminal.write_issues(r#"{"id":"bd-7","title":"Wash up","dependencies":[{"depends_on_id":"bd-3","type":"blocks"}]}"#);
@@ -105,7 +105,7 @@ both_engines! {
         let imported: Value = serde_json::from_str(&imported.stdout).unwrap();
         assert_eq!(counts(&imported["data"]), [1, 0, 0, 1, 0]);
         assert_eq!(counts(&terminal.json(&["import", "beads", &later, "--command", "other", "--workflow", "kitchen"])), [1, 0, 0, 0, 1]);
-        assert_eq!(terminal.task("other/bd-7")["workflow"], "kitchen");
+        assert_eq!(terminal.get_task("other/bd-7")["workflow"], "kitchen");
     }
 
     fn only_forbidden_issues_and_links_are_left_out(terminal: Terminal) {
@@ -128,7 +128,7 @@ both_engines! {
         let imported = terminal.json(&["import", "beads", &terminal.write_issues(format!("\u{feff}{issue}\n{deep}\n{rubbish}\u{0}\n"))]);
         assert_eq!(counts(&imported), [1, 0, 0, 0, 1_003]);
         assert_eq!(imported["notices"][20], "left out: and 983 more");
-        let task = terminal.task("beads/bd-1");
+        let task = terminal.get_task("beads/bd-1");
         let shown = |field: &str| text(&task[field]);
         assert_eq!(shown("title").chars().count(), 200);
         assert!(shown("description").starts_with(&format!("{long}\n\n[31mxxx")), "the description keeps the whole title");

@@ -225,10 +225,10 @@ fn ingest_after_each_half_line_equals_one_ingest_of_all_lines() {
         ingest(&terminal);
         folder.append(*agent, rest);
         ingest(&terminal);
-        let wanted = format!("{number}\n{}", record_after_one_ingest(Engine::Sqlite, &lines[..=number]));
+        let expected = format!("{number}\n{}", record_after_one_ingest(Engine::Sqlite, &lines[..=number]));
         snapbox::assert_data_eq!(
             format!("{number}\n{}", record_without_home(&terminal)),
-            snapbox::IntoData::raw(wanted)
+            snapbox::IntoData::raw(expected)
         );
     }
 }
@@ -236,7 +236,7 @@ fn ingest_after_each_half_line_equals_one_ingest_of_all_lines() {
 both_engines! {
     fn ingest_at_any_byte_offset_equals_one_ingest_of_all_lines(terminal: Terminal) {
         let lines = sample_transcript_lines();
-        let wanted = record_after_one_ingest(engine(&terminal), &lines);
+        let expected = record_after_one_ingest(engine(&terminal), &lines);
         let folder = TranscriptFolder::new(&terminal);
         let session = terminal.json(&["session", "list"]);
         assert_eq!(session, json!([]));
@@ -250,7 +250,7 @@ both_engines! {
             folder.append(*agent, &line[cut..]);
         }
         ingest(&terminal);
-        snapbox::assert_data_eq!(record_without_home(&terminal), snapbox::IntoData::raw(wanted));
+        snapbox::assert_data_eq!(record_without_home(&terminal), snapbox::IntoData::raw(expected));
         let prompts = terminal.json(&["session", "show", SESSION])["prompts"].clone();
         assert_eq!(column(&prompts, "status"), ["completed", "cancelled", "running"]);
         assert_eq!(column(&prompts, "final_message"), ["Under way.", "null", "null"]);
@@ -269,11 +269,11 @@ both_engines! {
         ingest(&terminal);
         let before = record_without_home(&terminal);
         // The file is truncated in the middle of a line and then restored.
-        let whole = fs::read(folder.file(None)).unwrap();
-        File::options().write(true).open(folder.file(None)).unwrap().set_len(whole.len() as u64 / 2).unwrap();
+        let original = fs::read(folder.file(None)).unwrap();
+        File::options().write(true).open(folder.file(None)).unwrap().set_len(original.len() as u64 / 2).unwrap();
         ingest(&terminal);
         snapbox::assert_data_eq!(record_without_home(&terminal), snapbox::IntoData::raw(before.clone()));
-        fs::write(folder.file(None), &whole).unwrap();
+        fs::write(folder.file(None), &original).unwrap();
         ingest(&terminal);
         snapbox::assert_data_eq!(record_without_home(&terminal), snapbox::IntoData::raw(before));
         // A renamed file replaces the transcript: ingest adds the facts of the new file.
@@ -327,15 +327,15 @@ both_engines! {
         let (ingested, stderr) = ingest_with_stderr(&terminal);
         assert_eq!((&ingested["sessions"], &ingested["lines"], &ingested["bad_lines"]), (&json!(1), &json!(9), &json!(1)), "{stderr}");
         let problems: Vec<String> = ingested["problems"].as_array().unwrap().iter().map(|problem| text(problem).replace(folder.0.to_str().unwrap(), "F")).collect();
-        let mut wanted = vec![
+        let mut expected = vec![
             "F/binary.jsonl: no line names a session".to_owned(),
             "F/empty.jsonl: no line names a session".to_owned(),
             format!("F/{SESSION}.jsonl: a bad line at byte {bad_at}"),
         ];
-        wanted.sort();
-        let mut found = problems.clone();
-        found.sort();
-        assert_eq!(found, wanted);
+        expected.sort();
+        let mut actual = problems.clone();
+        actual.sort();
+        assert_eq!(actual, expected);
         let prompts = terminal.json(&["session", "show", SESSION])["prompts"].clone();
         assert_eq!(column(&prompts, "status"), ["completed"]);
         assert!(text(&prompts[0]["final_message"]).starts_with("xxxx"));

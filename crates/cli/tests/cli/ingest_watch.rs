@@ -56,9 +56,9 @@ both_engines! {
         let output = watcher.wait_with_output().unwrap();
         assert!(output.status.success(), "{:?}", output.status);
         let data = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].clone();
-        let whole = folder.file(None).metadata().unwrap().len();
+        let size = folder.file(None).metadata().unwrap().len();
         let totals = ["files", "bytes", "lines", "bad_lines", "sessions", "usage"].map(|field| data[field].clone());
-        assert_eq!(totals, [json!(1), json!(whole), json!(4), json!(2), json!(1), json!(1)]);
+        assert_eq!(totals, [json!(1), json!(size), json!(4), json!(2), json!(1), json!(1)]);
         assert_eq!(data["problems"].as_array().unwrap().len(), 3);
     }
 }

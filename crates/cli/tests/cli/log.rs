@@ -26,21 +26,21 @@ both_engines! {
         let init = run_in_pty(&terminal.command(&["init"]));
         assert_eq!(init.code, 0, "{}", init.stdout);
         assert!(init.stdout.starts_with("next: trackway connect claude-code"), "{}", init.stdout);
-        let seen = run_in_pty(&terminal.command(&[]));
-        assert_eq!(seen.code, 0, "{}", seen.stdout);
-        assert!(seen.stdout.starts_with("\u{1b}[1mTrackway\u{1b}[0m "), "{:?}", seen.stdout);
-        assert!(seen.stdout.contains("\u{1b}[1mnext:\u{1b}[0m trackway demo"), "{:?}", seen.stdout);
+        let overview = run_in_pty(&terminal.command(&[]));
+        assert_eq!(overview.code, 0, "{}", overview.stdout);
+        assert!(overview.stdout.starts_with("\u{1b}[1mTrackway\u{1b}[0m "), "{:?}", overview.stdout);
+        assert!(overview.stdout.contains("\u{1b}[1mnext:\u{1b}[0m trackway demo"), "{:?}", overview.stdout);
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v", "--script", "true"]);
         terminal.json(&["queue", "add", "--task", "v"]);
-        let worked = run_in_pty(&terminal.command(&["work", "--once"]));
-        assert_eq!(worked.code, 0, "{}", worked.stdout);
-        assert!(worked.stdout.contains(" v completed (") && !worked.stdout.contains("tracing"), "{:?}", worked.stdout);
+        let work_output = run_in_pty(&terminal.command(&["work", "--once"]));
+        assert_eq!(work_output.code, 0, "{}", work_output.stdout);
+        assert!(work_output.stdout.contains(" v completed (") && !work_output.stdout.contains("tracing"), "{:?}", work_output.stdout);
         // Even with all log lines enabled, nothing panics.
         let mut command = terminal.command(&["work", "--once"]);
         command.env("TRACKWAY_LOG", "trace");
-        let traced = run_in_pty(&command);
-        assert_eq!((traced.code, traced.stdout.contains("panicked")), (0, false), "{}", traced.stdout);
+        let traced_output = run_in_pty(&command);
+        assert_eq!((traced_output.code, traced_output.stdout.contains("panicked")), (0, false), "{}", traced_output.stdout);
     }
 
     fn unknown_log_level_is_an_error(terminal: Terminal) {

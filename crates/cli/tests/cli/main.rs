@@ -1,7 +1,7 @@
-//! The binary, as a user or a script runs it, on both engines.
+//! Runs the `trackway` binary as a user or a script does, mostly on both engines.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-#![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes them so")]
+#![expect(clippy::needless_raw_string_hashes, reason = "SNAPSHOTS=overwrite writes snapshots with hashes")]
 
 mod agents;
 mod attribution;
@@ -9,7 +9,9 @@ mod background;
 mod board_sync;
 mod boards;
 mod claude_worker;
+mod client_names;
 mod connect;
+mod connect_clients;
 mod conversations;
 mod databases;
 mod demo;
@@ -21,6 +23,7 @@ mod files;
 mod hook;
 mod hook_context;
 mod hook_daemon;
+mod hook_transactions;
 mod ids;
 mod import;
 mod import_beads;

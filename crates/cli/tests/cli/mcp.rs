@@ -522,19 +522,19 @@ fn connect_and_disconnect_change_both_files_or_none() {
         crate::terminal::run_command(command)
     };
     let file_contents = || {
-        let mut found: Vec<_> = [project.clone(), project.join(".claude")]
+        let mut contents: Vec<_> = [project.clone(), project.join(".claude")]
             .iter()
             .flat_map(|folder| fs::read_dir(folder).into_iter().flatten())
             .map(|entry| entry.unwrap().path())
             .map(|path| (fs::read_to_string(&path).unwrap_or_default(), path))
             .collect();
-        found.sort();
-        found
+        contents.sort();
+        contents
     };
     let servers = project.join(".mcp.json");
-    let read_only = |is: bool| {
+    let set_read_only = |read_only: bool| {
         let mut permissions = fs::metadata(&servers).unwrap().permissions();
-        permissions.set_readonly(is);
+        permissions.set_readonly(read_only);
         fs::set_permissions(&servers, permissions).unwrap();
     };
     fs::write(&servers, "{}\n").unwrap();
@@ -544,7 +544,7 @@ fn connect_and_disconnect_change_both_files_or_none() {
             fs::create_dir(project.join(".claude")).unwrap();
             fs::write(&settings, text).unwrap();
         }
-        read_only(true);
+        set_read_only(true);
         let untouched = file_contents();
         let output = run("connect claude-code");
         assert_eq!(output.code, 1);
@@ -555,13 +555,13 @@ fn connect_and_disconnect_change_both_files_or_none() {
         );
         assert_eq!(file_contents(), untouched);
     }
-    read_only(false);
+    set_read_only(false);
     assert_eq!(run("connect claude-code").code, 0);
-    read_only(true);
+    set_read_only(true);
     let connected = file_contents();
     assert_eq!(run("disconnect claude-code").code, 1);
     assert_eq!(file_contents(), connected);
-    read_only(false);
+    set_read_only(false);
     assert_eq!(run("disconnect claude-code").code, 0);
     assert_eq!(fs::read_to_string(&settings).unwrap(), "{\"model\": \"opus\"}\n");
 }

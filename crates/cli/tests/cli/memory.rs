@@ -90,7 +90,7 @@ fn assert_subagent_updates_and_reads_its_scratchpad(engine: Engine) {
     assert_eq!(reports(terminal), [report]);
 
     // Ingest of the transcript gives the same record.
-    let ingested = client.ingested_into_new_database(engine);
+    let ingested = client.ingest_into_new_database(engine);
     snapbox::assert_data_eq!(comparable_record(terminal), snapbox::IntoData::raw(comparable_record(&ingested)));
     assert_eq!(ingested.json(&["scratchpad", "get", "--agent", "lighter@project"])["content"], NOTE);
 

@@ -64,46 +64,46 @@ impl<'network> Machine<'network> {
 fn disconnected_worker_loses_its_lease_and_works_again_after_reconnecting() {
     let Some(network) = Network::create(3) else { return };
     let server = RemoteServer::start(&network, 1);
-    let (left, right) = (Machine::new(&network, 2, &server.url), Machine::new(&network, 3, &server.url));
-    left.json(&["init"]);
-    left.json(&["workflow", "set", "--name", "ops"]);
+    let (first, second) = (Machine::new(&network, 2, &server.url), Machine::new(&network, 3, &server.url));
+    first.json(&["init"]);
+    first.json(&["workflow", "set", "--name", "ops"]);
     let script = format!(
         "if mkdir {0}/first 2>/dev/null; then sleep 40; echo late >> {0}/made; else echo $TRACKWAY_RUN >> {0}/made; fi",
-        left.home().display()
+        first.home().display()
     );
-    left.json(&["task", "set", "--workflow", "ops", "--variant", "t", "--recurring", "true", "--script", &script]);
-    let item = text(&left.json(&["queue", "add", "--task", "t"])["id"]);
-    let _left_worker = left.start_worker(&["--lease", "5"]);
-    wait_for(|| left.home().join("first").exists().then_some(()));
+    first.json(&["task", "set", "--workflow", "ops", "--variant", "t", "--recurring", "true", "--script", &script]);
+    let item = text(&first.json(&["queue", "add", "--task", "t"])["id"]);
+    let _first_worker = first.start_worker(&["--lease", "5"]);
+    wait_for(|| first.home().join("first").exists().then_some(()));
     network.cut_link(2);
 
     // A command on the disconnected machine fails soon.
     let started_at = Instant::now();
-    let output = left.run(&["queue", "size"]);
+    let output = first.run(&["queue", "size"]);
     assert_eq!(output.code, 5, "{}", output.stderr);
     assert!(output.stderr.contains("PostgreSQL cannot be reached"), "{}", output.stderr);
     assert!(started_at.elapsed() < Duration::from_secs(8), "{:?}", started_at.elapsed());
 
     // The lease expires, and a worker on another machine takes the item.
-    let right_worker = right.start_worker(&["--lease", "5"]);
+    let second_worker = second.start_worker(&["--lease", "5"]);
     let status = |machine: &Machine<'_>, item: &str| text(&machine.json(&["queue", "get", item])["status"]);
-    wait_for(|| (status(&right, &item) == "completed").then_some(()));
-    wait_for(|| left.worker_stderr().contains("PostgreSQL cannot be reached").then_some(()));
+    wait_for(|| (status(&second, &item) == "completed").then_some(()));
+    wait_for(|| first.worker_stderr().contains("PostgreSQL cannot be reached").then_some(()));
     network.restore_link(2);
-    drop(right_worker);
+    drop(second_worker);
 
     // The first worker can no longer complete the item.
-    let shown = right.json(&["queue", "get", &item]);
+    let shown = second.json(&["queue", "get", &item]);
     assert_eq!((&shown["fence"], &shown["attempt"]), (&json!(2), &json!(2)), "{shown:#}");
-    let late = left.run(&["queue", "complete", "--id", &item, "--fence", "1"]);
+    let late = first.run(&["queue", "complete", "--id", &item, "--fence", "1"]);
     assert_eq!(late.code, 4, "{}", late.stderr);
-    wait_for(|| left.worker_stderr().contains("the database is available again").then_some(()));
-    wait_for(|| left.worker_stderr().contains("lost: cancelled, taken by another worker").then_some(()));
-    assert_eq!(fs::read_to_string(left.home().join("made")).unwrap().trim(), text(&shown["run_id"]));
+    wait_for(|| first.worker_stderr().contains("the database is available again").then_some(()));
+    wait_for(|| first.worker_stderr().contains("lost: cancelled, taken by another worker").then_some(()));
+    assert_eq!(fs::read_to_string(first.home().join("made")).unwrap().trim(), text(&shown["run_id"]));
 
     // The first worker takes further items.
-    let next = text(&left.json(&["queue", "add", "--task", "t"])["id"]);
-    wait_for(|| (status(&left, &next) == "completed").then_some(()));
+    let next = text(&first.json(&["queue", "add", "--task", "t"])["id"]);
+    wait_for(|| (status(&first, &next) == "completed").then_some(()));
 }
 
 /// Runs `openssl` in a directory.

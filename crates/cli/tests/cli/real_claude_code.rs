@@ -81,7 +81,7 @@ impl ConnectedClient {
     }
 
     /// Ingests the client's transcripts into a new database.
-    pub fn ingested_into_new_database(&self, engine: Engine) -> Terminal {
+    pub fn ingest_into_new_database(&self, engine: Engine) -> Terminal {
         let other = Terminal::new(engine);
         other.json(&["ingest", self.projects().to_str().unwrap()]);
         other
@@ -132,15 +132,15 @@ fn agents_by_call(terminal: &Terminal, may_be_tentative: bool) -> BTreeMap<Strin
 
 /// Plays a scenario with hooks, ingests its transcripts into a new database, and compares the two records.
 fn assert_hooks_and_ingest_agree(engine: Engine, version: &str, name: &str) {
-    let what = format!("{name} with {version}");
+    let case = format!("{name} with {version}");
     let client = ConnectedClient::new(engine, version, &["--memory", "off"]);
     client.play(&Scenario::named(name));
     let from_hooks = comparable_record(&client.terminal);
 
-    let ingested = client.ingested_into_new_database(engine);
+    let ingested = client.ingest_into_new_database(engine);
     let from_transcripts = comparable_record(&ingested);
     if version != VERSION_THAT_LOSES_LINES {
-        snapbox::assert_data_eq!(format!("{what}\n{from_hooks}"), format!("{what}\n{from_transcripts}").raw());
+        snapbox::assert_data_eq!(format!("{case}\n{from_hooks}"), format!("{case}\n{from_transcripts}").raw());
     }
 
     // Both records must agree with the client's own files.
@@ -150,14 +150,14 @@ fn assert_hooks_and_ingest_agree(engine: Engine, version: &str, name: &str) {
     for terminal in [&client.terminal, &ingested] {
         let matched = agents_by_call(terminal, are_indistinguishable);
         for (call, agent) in agents_by_call_in_transcripts(&client.projects()) {
-            assert_eq!(matched.get(&call), Some(&agent), "{what}: {call}");
+            assert_eq!(matched.get(&call), Some(&agent), "{case}: {call}");
         }
         if !are_indistinguishable {
             let failed = terminal.json(&["spawn", "list", "--unmatched"]);
-            assert!(failed.as_array().unwrap().iter().all(|spawn| !spawn["error"].is_null()), "{what}: {failed:#}");
+            assert!(failed.as_array().unwrap().iter().all(|spawn| !spawn["error"].is_null()), "{case}: {failed:#}");
         }
     }
-    assert!(!spawns.is_empty() || name == "edits-and-commit", "{what}");
+    assert!(!spawns.is_empty() || name == "edits-and-commit", "{case}");
 
     if name == "edits-and-commit" {
         let run = text(
@@ -171,20 +171,20 @@ fn assert_hooks_and_ingest_agree(engine: Engine, version: &str, name: &str) {
                 .unwrap()["id"],
         );
         let made = client.terminal.json(&["made", &run, "--kind", "commit"])["touches"].clone();
-        assert_eq!(column(&made, "action_type"), ["create"], "{what}: a hook sees the commit appear");
-        assert!(text(&made[0]["display_path"]).ends_with(" ledger: one rope less"), "{what}");
+        assert_eq!(column(&made, "action_type"), ["create"], "{case}: a hook sees the commit appear");
+        assert!(text(&made[0]["display_path"]).ends_with(" ledger: one rope less"), "{case}");
     }
 
     // Ingest after the hooks must not count anything twice.
     client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
     if version != VERSION_THAT_LOSES_LINES {
         snapbox::assert_data_eq!(
-            format!("{what}\n{}", comparable_record(&client.terminal)),
-            format!("{what}\n{from_transcripts}").raw()
+            format!("{case}\n{}", comparable_record(&client.terminal)),
+            format!("{case}\n{from_transcripts}").raw()
         );
     }
     let again = client.terminal.json(&["ingest", client.projects().to_str().unwrap()]);
-    assert_eq!((&again["bytes"], &again["lines"]), (&json!(0), &json!(0)), "{what}");
+    assert_eq!((&again["bytes"], &again["lines"]), (&json!(0), &json!(0)), "{case}");
 }
 
 mod real_client {

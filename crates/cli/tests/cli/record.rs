@@ -63,7 +63,7 @@ fn without_inherent_differences(value: Value) -> Value {
             };
             let remaining: Map<String, Value> = fields
                 .iter()
-                // The number of touches includes commits, which only hooks see.
+                // The number of touches includes commits, which this record leaves out.
                 .filter(|(name, value)| !(*name == "touches" && value.is_number()))
                 .filter(|(name, value)| {
                     !INHERENT_DIFFERENCES.iter().any(|(inherent, _)| inherent == name)

@@ -102,8 +102,8 @@ both_engines! {
         let schema = terminal.json(&["db", "show"]);
         let enforced_by = |from: &str, column: &str, to: &str| {
             let relations = schema["relations"].as_array().unwrap();
-            let found = relations.iter().find(|relation| (&relation["from_table"], &relation["from_column"], &relation["to_table"]) == (&json!(from), &json!(column), &json!(to)));
-            found.unwrap_or_else(|| panic!("{from}.{column} -> {to} is not shown"))["kept_by"].clone()
+            let relation = relations.iter().find(|relation| (&relation["from_table"], &relation["from_column"], &relation["to_table"]) == (&json!(from), &json!(column), &json!(to)));
+            relation.unwrap_or_else(|| panic!("{from}.{column} -> {to} is not shown"))["kept_by"].clone()
         };
         let constraint_on_sqlite_only = if text(&schema["engine"]).eq_ignore_ascii_case("sqlite") { "constraint" } else { "write_path" };
         assert_eq!(enforced_by("task_variants", "variant", "tasks"), "write_path");

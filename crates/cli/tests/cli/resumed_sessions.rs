@@ -29,7 +29,7 @@ fn with_transcript(transcript: &PathBuf, mut more: Value) -> Value {
 }
 
 /// Ingests the same transcripts into a new database.
-fn ingested_into_new_database(terminal: &Terminal) -> Terminal {
+fn ingest_into_new_database(terminal: &Terminal) -> Terminal {
     let other = Terminal::new(engine(terminal));
     other.json(&["ingest", projects_folder(terminal).to_str().unwrap()]);
     other
@@ -78,7 +78,7 @@ both_engines! {
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "final_message"), ["second", "first"]);
         assert_eq!(column(&terminal.json(&["spawn", "list"]), "agent_id"), ["a1"]);
-        snapbox::assert_data_eq!(comparable_record(&terminal), snapbox::IntoData::raw(comparable_record(&ingested_into_new_database(&terminal))));
+        snapbox::assert_data_eq!(comparable_record(&terminal), snapbox::IntoData::raw(comparable_record(&ingest_into_new_database(&terminal))));
     }
 
     fn warmup_agent_belongs_to_the_session_named_in_its_transcript(terminal: Terminal) {
@@ -107,8 +107,8 @@ both_engines! {
         folder.append(None, &with_current_timestamps(&writing.reply("m3", Some("end_turn"), 30, "first")));
         session.send("Stop", &with_transcript(&own, json!({})));
 
-        let (found, usage) = agents_and_usage(&terminal);
-        assert_eq!(found, [format!("{SESSION} a2 completed"), format!("{OTHER} a1 completed")]);
-        assert_eq!((found, usage), agents_and_usage(&ingested_into_new_database(&terminal)));
+        let (agents, usage) = agents_and_usage(&terminal);
+        assert_eq!(agents, [format!("{SESSION} a2 completed"), format!("{OTHER} a1 completed")]);
+        assert_eq!((agents, usage), agents_and_usage(&ingest_into_new_database(&terminal)));
     }
 }

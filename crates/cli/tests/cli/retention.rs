@@ -10,12 +10,12 @@ use crate::{
     terminal::{Terminal, both_engines, column, text},
 };
 
-/// Together with four other messages, enough for three batches.
+/// The number of copied messages. With four other messages, a cleanup needs three batches.
 const COPIES: i64 = 1_200;
 const OLD: &str = "2001-01-01T00:00:00Z";
 
-/// A time long ago as an SQL literal of the engine.
-fn long_ago(connection: &Connection) -> &'static str {
+/// A time in 1970 as an SQL literal of the engine.
+fn old_time_literal(connection: &Connection) -> &'static str {
     match connection.engine() {
         Engine::Sqlite => "1000000",
         Engine::Postgres => "timestamptz '1970-01-01T00:00:01Z'",
@@ -34,7 +34,7 @@ both_engines! {
     fn cleanup_removes_old_events_and_keeps_newer_ones(terminal: Terminal) {
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", "kept"])["id"]);
         let mut connection = connection(&terminal);
-        let old = long_ago(&connection);
+        let old = old_time_literal(&connection);
         connection.batch(&format!("update events set created_at = {old}")).unwrap();
         terminal.json(&["role", "set", "--name", "coder"]);
         let before = count(&mut connection, "events");
@@ -58,7 +58,7 @@ both_engines! {
 
     fn cleanup_removes_many_events_in_batches(terminal: Terminal) {
         let mut connection = connection(&terminal);
-        let old = long_ago(&connection);
+        let old = old_time_literal(&connection);
         let numbers = match connection.engine() {
             Engine::Sqlite => "with recursive n (i) as (select 1 union all select i + 1 from n where i < 25000) select i from n",
             Engine::Postgres => "select generate_series(1, 25000) as i",
@@ -89,8 +89,8 @@ both_engines! {
         let work = send_message(&terminal, &["--body", "the heron waits", "--tag", "work"]);
         let question = send_message(&terminal, &["--body", "which stickleback?"]);
         send_message(&terminal, &["--body", "the small stickleback", "--reply-to", &question]);
-        let asked = send_message(&terminal, &["--body", "a bittern?"]);
-        let answered = send_message(&terminal, &["--body", "two bitterns", "--reply-to", &asked, "--tag", "work"]);
+        let question_with_answer = send_message(&terminal, &["--body", "a bittern?"]);
+        let answered = send_message(&terminal, &["--body", "two bitterns", "--reply-to", &question_with_answer, "--tag", "work"]);
         send_message(&terminal, &["--body", "the heron waits"]);
         let (run, token) = terminal.start_run(&["--agent", "worker"]);
         let sent = text(&terminal.json_with_token(Some(&token), &["message", "send", "--body", "a walrus came by"])["id"]);
@@ -105,9 +105,9 @@ both_engines! {
         let remaining = prompt_count + 3;
         let removed = terminal.json(&["cleanup", "messages", "--before", &now, "--yes"]);
         assert_eq!(removed["removed"], json!(all - remaining));
-        let mut left = column(&terminal.json(&["message", "list", "--limit", "1000"]), "id");
-        left.retain(|id| [&work, &asked, &answered].contains(&id));
-        assert_eq!(left.len(), 3);
+        let mut remaining_ids = column(&terminal.json(&["message", "list", "--limit", "1000"]), "id");
+        remaining_ids.retain(|id| [&work, &question_with_answer, &answered].contains(&id));
+        assert_eq!(remaining_ids.len(), 3);
         assert_eq!((count(&mut connection, "messages"), count(&mut connection, prompts)), (remaining, prompt_count));
         assert_eq!(count(&mut connection, "contents c where not exists (select 1 from messages m where m.content_id = c.id)"), 0);
         assert_eq!(removed["bodies"], json!(all - remaining - 1), "a remaining message has the same body about the heron");

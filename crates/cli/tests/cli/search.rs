@@ -62,11 +62,11 @@ both_engines! {
             "let tea_timer = don't_stop(3);",
         ];
         terminal.ingest_session(FIRST, &messages);
-        let found = [
+        let expected_hits = [
             ("creme BRULEE", 0), ("ou", 0), ("straße", 1), ("lodz", 1), ("東京", 2), ("京都", 2), ("都", 2), ("行", 2), ("한국", 3),
             ("한국어", 3), ("елка", 4), ("ПРИВЕТ", 4), ("हिन्दी", 5), ("tea_timer", 6), ("don't", 6), ("TIMER", 6),
         ];
-        for (query, index) in found {
+        for (query, index) in expected_hits {
             assert_eq!(terminal.search_bodies(query), [messages[index]], "{query}");
         }
         for query in ["cre", "東都", "हिन्द", "timer_tea"] {
@@ -106,21 +106,21 @@ both_engines! {
     fn filters_restrict_search_and_message_list(terminal: Terminal) {
         terminal.ingest_session(FIRST, &["tea one", "tea two"]);
         terminal.ingest_session(SECOND, &["tea three", "tea four"]);
-        let found = |arguments: &[&str]| {
+        let snippets = |arguments: &[&str]| {
             let mut snippets = column(&terminal.json(&[&["search", "tea"], arguments].concat()), "snippet");
             snippets.sort();
             snippets
         };
-        assert_eq!(found(&[]), ["«tea» four", "«tea» one", "«tea» three", "«tea» two"]);
-        assert_eq!(found(&["--session", FIRST]), ["«tea» one", "«tea» two"]);
-        assert_eq!(found(&["--session", SECOND, "--since", "2026-03-01T09:00:01Z"]), ["«tea» four"]);
-        assert_eq!(found(&["--session", SECOND, "--until", "2026-03-01T09:00:01Z"]), ["«tea» three"]);
+        assert_eq!(snippets(&[]), ["«tea» four", "«tea» one", "«tea» three", "«tea» two"]);
+        assert_eq!(snippets(&["--session", FIRST]), ["«tea» one", "«tea» two"]);
+        assert_eq!(snippets(&["--session", SECOND, "--since", "2026-03-01T09:00:01Z"]), ["«tea» four"]);
+        assert_eq!(snippets(&["--session", SECOND, "--until", "2026-03-01T09:00:01Z"]), ["«tea» three"]);
         let run = text(&terminal.json(&["session", "show", FIRST])["prompts"][0]["id"]);
-        assert_eq!(found(&["--run", &run]), ["«tea» two"]);
+        assert_eq!(snippets(&["--run", &run]), ["«tea» two"]);
         let agent = text(&terminal.json(&["run", "show", &run])["agent"]);
-        assert_eq!(found(&["--agent", &agent]), ["«tea» four", "«tea» two"]);
+        assert_eq!(snippets(&["--agent", &agent]), ["«tea» four", "«tea» two"]);
         terminal.json(&["role", "set", "--name", "brewer"]);
-        assert_eq!(found(&["--role", "brewer"]), Vec::<String>::new());
+        assert_eq!(snippets(&["--role", "brewer"]), Vec::<String>::new());
         let listed = |arguments: &[&str]| column(&terminal.json(&[&["message", "list"], arguments].concat()), "body");
         assert_eq!(listed(&["--session", FIRST]), ["tea two", "tea one"]);
         assert_eq!(listed(&["--run", &run]), ["tea two"]);

@@ -94,7 +94,7 @@ fn agent_lines(terminal: &Terminal) -> Vec<String> {
     shown
 }
 
-/// A SubagentStop event with the transcript path that the newest clients use.
+/// A `SubagentStop` event with the transcript path that the newest clients use.
 fn stop_event(terminal: &Terminal, folder: &TranscriptFolder, name: &str) -> Value {
     json!({
         "agent_id": name, "agent_type": "general-purpose", "stop_hook_active": false, "last_assistant_message": "Done.",
@@ -252,8 +252,8 @@ both_engines! {
         assert_eq!((&read["spawns"], &read["tentative"], &read["unmatched"]), (&json!(1_000), &json!(20), &json!(980)));
         let mut matched: Vec<_> = spawn_lines(&terminal).into_iter().filter(|spawn| spawn.contains("tentative")).collect();
         matched.sort_by_key(|spawn| spawn.split(' ').nth(1).map(str::to_owned));
-        let wanted: Vec<_> = (0..20).map(|number| format!("t{} a{number:02} prompt_hash tentative", number + 1)).collect();
-        assert_eq!(matched, wanted);
+        let expected: Vec<_> = (0..20).map(|number| format!("t{} a{number:02} prompt_hash tentative", number + 1)).collect();
+        assert_eq!(matched, expected);
     }
 
     fn progress_line_read_after_agent_start_gives_retry_match(terminal: Terminal) {
@@ -398,8 +398,8 @@ both_engines! {
         let roles: Vec<_> = column(&terminal.json(&["spawn", "list"]), "role").into_iter().map(|role| role.chars().take(300).collect::<String>()).collect();
         let cut: String = cut.chars().take(300).collect();
         assert_eq!(roles, ["null", "null", &cut, "mid", "null", "ab c"]);
-        let found = spawn_lines(&terminal);
-        assert_eq!(found, [
+        let actual = spawn_lines(&terminal);
+        assert_eq!(actual, [
             "t1 - -".to_owned(), "t2 - -".to_owned(), format!("t3 {B} role tentative"), format!("t4 {C} role tentative"), "t5 - -".to_owned(), "t6 - -".to_owned(),
         ]);
     }

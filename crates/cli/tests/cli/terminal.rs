@@ -1,4 +1,4 @@
-//! Someone who types commands.
+//! Runs `trackway` commands as a user or a script does.
 
 use std::{
     ffi::OsStr,
@@ -13,13 +13,13 @@ use trackway_store::Store;
 use trackway_testkit::{Engine, TestDatabase, database, migrated_database};
 pub use trackway_testkit::{column, text};
 
-/// A home directory, a database, and whoever types.
+/// A simulated user, `ada`, who runs `trackway` commands with a home directory and a database.
 pub struct Terminal {
     pub database: TestDatabase,
     pub home: TempDir,
 }
 
-/// What a command left behind.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 pub struct CommandOutput {
     pub code: i32,
@@ -28,26 +28,26 @@ pub struct CommandOutput {
 }
 
 impl Terminal {
-    /// In front of a database that was just made.
+    /// Creates and initializes a database.
     pub fn new(engine: Engine) -> Self {
         let terminal = Self { database: migrated_database(engine), home: tempfile::tempdir().unwrap() };
         terminal.json(&["init"]);
         terminal
     }
 
-    /// In front of no database yet.
+    /// Reserves a database without initializing it.
     pub fn uninitialized(engine: Engine) -> Self {
         Self { database: database(engine), home: tempfile::tempdir().unwrap() }
     }
 
-    /// In front of a database that was just made at this URL.
+    /// Initializes the database at this URL.
     pub fn new_at_url(url: impl Into<String>) -> Self {
         let terminal = Self::uninitialized_at_url(url);
         terminal.json(&["init"]);
         terminal
     }
 
-    /// In front of whatever is, or will be, at this URL.
+    /// Uses the database at this URL, which may not exist yet.
     pub fn uninitialized_at_url(url: impl Into<String>) -> Self {
         Self { database: TestDatabase::external(url.into()), home: tempfile::tempdir().unwrap() }
     }
@@ -60,7 +60,7 @@ impl Terminal {
             .env("HOME", self.home.path())
             .env("USER", "ada")
             .env("TRACKWAY_DB", self.database.url_text())
-            // Real clients' hooks have one, and hook_daemon.rs tests it.
+            // Only `hook_daemon.rs` and the tests with real clients run with the hook daemon.
             .env("TRACKWAY_HOOK_DAEMON", "off")
             .current_dir(self.home.path())
             .stdin(Stdio::null());
@@ -71,13 +71,13 @@ impl Terminal {
         run_command(self.command(arguments))
     }
 
-    /// Types a command that succeeds, and reads `data`.
+    /// Runs a command that must succeed, and returns the `data` of its JSON output.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         self.json_with_token(None, arguments)
     }
 
-    /// The same, in a run.
+    /// Like `json`, with the token of a run.
     #[track_caller]
     pub fn json_with_token(&self, token: Option<&str>, arguments: &[&str]) -> Value {
         let mut command = self.command(arguments);
@@ -90,13 +90,13 @@ impl Terminal {
         answer["data"].clone()
     }
 
-    /// Types a command that fails, and reads the exit code, the code and the message.
+    /// Runs a command that must fail, and returns its exit code and its error message.
     #[track_caller]
     pub fn expect_error(&self, arguments: &[&str]) -> (i32, String) {
         self.expect_error_with_token(None, arguments)
     }
 
-    /// The same, in a run.
+    /// Like `expect_error`, with the token of a run.
     #[track_caller]
     pub fn expect_error_with_token(&self, token: Option<&str>, arguments: &[&str]) -> (i32, String) {
         let mut command = self.command(arguments);
@@ -111,7 +111,7 @@ impl Terminal {
         (output.code, answer["error"]["message"].as_str().unwrap().to_owned())
     }
 
-    /// Starts a run and gives its id and token.
+    /// Starts a run and returns its id and token.
     #[track_caller]
     pub fn start_run(&self, arguments: &[&str]) -> (String, String) {
         let started = self.json(&[&["run", "start"], arguments].concat());
@@ -119,14 +119,14 @@ impl Terminal {
     }
 }
 
-/// Whatever a test did, the record holds together after it.
+/// Checks after every test that the record is consistent.
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // One that was never made, or that the test broke, has its own say.
+        // A database that does not exist or cannot be opened is not checked.
         if let (false, Ok(store)) = (std::thread::panicking(), Store::open(self.database.url()))
-            && let Ok(unsound) = store.integrity_findings()
+            && let Ok(findings) = store.integrity_findings()
         {
-            assert_eq!(unsound, Vec::<String>::new());
+            assert_eq!(findings, Vec::<String>::new());
         }
     }
 }
@@ -140,23 +140,28 @@ pub fn run_command(mut command: Command) -> CommandOutput {
     }
 }
 
-/// Runs a command on a terminal, as people do: what they see is all in `stdout`.
+/// Runs a command on a pseudo-terminal. Both output streams arrive in `stdout`.
 pub fn run_in_pty(command: &Command) -> CommandOutput {
+    run_in_pty_with_input(command, "")
+}
+
+/// Like `run_in_pty`, and types this input.
+pub fn run_in_pty_with_input(command: &Command, input: &str) -> CommandOutput {
     let quoted = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
     let line: Vec<String> = iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
     let mut script = Command::new("script");
-    script.args(["-qec", &line.join(" "), "/dev/null"]).env_clear().env("TERM", "xterm").stdin(Stdio::null());
+    script.args(["-qec", &line.join(" "), "/dev/null"]).env_clear().env("TERM", "xterm");
     script.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     script.current_dir(command.get_current_dir().unwrap());
-    let mut seen = run_command(script);
-    seen.stdout = seen.stdout.replace("\r\n", "\n");
-    seen
+    let mut output = run_command_with_input(script, input.as_bytes());
+    output.stdout = output.stdout.replace("\r\n", "\n");
+    output
 }
 
-/// Runs a command with a text on its standard input.
+/// Runs a command with this standard input.
 pub fn run_command_with_input(mut command: Command, input: &[u8]) -> CommandOutput {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It may stop reading early, which is its right.
+    // A command may stop reading before the end of its input.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
     CommandOutput {
@@ -166,25 +171,25 @@ pub fn run_command_with_input(mut command: Command, input: &[u8]) -> CommandOutp
     }
 }
 
-/// Makes two tests of each story, one per engine.
+/// Generates two tests per function, one per engine.
 macro_rules! both_engines {
-    ($($(#[$meta:meta])* fn $name:ident($terminal:ident: Terminal) $story:block)*) => {
+    ($($(#[$meta:meta])* fn $name:ident($terminal:ident: Terminal) $body:block)*) => {
         $(
             mod $name {
                 use super::*;
 
-                fn story($terminal: Terminal) $story
+                fn test($terminal: Terminal) $body
 
                 $(#[$meta])*
                 #[test]
                 fn sqlite() {
-                    story(Terminal::new(trackway_testkit::Engine::Sqlite));
+                    test(Terminal::new(trackway_testkit::Engine::Sqlite));
                 }
 
                 $(#[$meta])*
                 #[test]
                 fn postgres() {
-                    story(Terminal::new(trackway_testkit::Engine::Postgres));
+                    test(Terminal::new(trackway_testkit::Engine::Postgres));
                 }
             }
         )*

@@ -1,4 +1,4 @@
-//! Test results, set one by one or imported from a JUnit report.
+//! Test results, set one by one or imported from an XML report.
 
 use std::fs;
 
@@ -132,13 +132,13 @@ id	status	title	file	line	duration_ms	experiment	role	error
         assert_eq!(import(&["--experiment", &experiment])["duplicate"], true);
         for _ in 0..2 {
             let (_, token) = terminal.start_run(&["--agent", "worker"]);
-            let imports = || {
+            let import_in_run = || {
                 let mut command = terminal.command(&["testcase", "import", &report, "--json"]);
                 command.env("TRACKWAY_TOKEN", &token);
                 crate::terminal::run_command(command).stdout
             };
-            assert!(imports().contains("\"imported\":4"));
-            assert!(imports().contains("\"duplicate\":true"));
+            assert!(import_in_run().contains("\"imported\":4"));
+            assert!(import_in_run().contains("\"duplicate\":true"));
         }
         assert_eq!(count(), 16);
     }

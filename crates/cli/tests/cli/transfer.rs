@@ -67,7 +67,7 @@ fn table_digests(answer: &Value) -> Vec<(String, i64, String)> {
     answer["tables"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// The name, row count and digest of each table, from a temporary backup.
+/// The name, row count and digest of each table, from a new backup.
 fn database_digests(terminal: &Terminal) -> Vec<(String, i64, String)> {
     table_digests(&terminal.json(&["backup", "digests.jsonl"]))
 }
@@ -160,7 +160,7 @@ both_engines! {
     fn restore_refuses_damaged_backup_and_changes_nothing(terminal: Terminal) {
         terminal.json(&["message", "send", "--body", "the kettle whistles"]);
         terminal.json(&["backup", "all.jsonl"]);
-        let whole = fs::read(terminal.home.path().join("all.jsonl")).unwrap();
+        let backup = fs::read(terminal.home.path().join("all.jsonl")).unwrap();
         let target = Terminal::uninitialized(engine_of(&terminal));
         let bad = target.home.path().join("bad.jsonl");
         let assert_refused = |bytes: &[u8]| {
@@ -170,18 +170,18 @@ both_engines! {
             assert!(message.contains("the backup is damaged"), "{message}");
             assert_eq!(target.expect_error(&["role", "list"]).0, 3, "there is no database");
         };
-        for offset in (0..whole.len()).step_by(whole.len() / 17) {
-            assert_refused(&whole[..offset]);
-            let mut changed = whole.clone();
+        for offset in (0..backup.len()).step_by(backup.len() / 17) {
+            assert_refused(&backup[..offset]);
+            let mut changed = backup.clone();
             changed[offset] ^= 1;
             assert_refused(&changed);
         }
-        assert_refused(&[&whole[..], b"{}\n"].concat());
+        assert_refused(&[&backup[..], b"{}\n"].concat());
         assert_refused(b"hello\n");
-        let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+        let lines: Vec<&[u8]> = backup.split_inclusive(|byte| *byte == b'\n').collect();
         assert_refused(&[&lines[..2], &lines[3..]].concat().concat());
         assert_eq!(target.expect_error(&["restore", "nothing.jsonl"]).0, 3);
-        fs::write(&bad, &whole).unwrap();
+        fs::write(&bad, &backup).unwrap();
         target.json(&["restore", "bad.jsonl"]);
     }
 
@@ -282,12 +282,12 @@ fn killed_backup_keeps_the_previous_backup() {
     terminal.json(&["role", "set", "--name", "new"]);
     let second = database_digests(&terminal);
     for wait in kill_delays() {
-        let done = run_and_kill_after(terminal.command(&["backup", "all.jsonl"]), wait);
+        let was_completed = run_and_kill_after(terminal.command(&["backup", "all.jsonl"]), wait);
         let target = Terminal::uninitialized(Engine::Sqlite);
         let restored =
             table_digests(&target.json(&["restore", terminal.home.path().join("all.jsonl").to_str().unwrap()]));
         assert!(
-            restored == second || (restored == first && !done),
+            restored == second || (restored == first && !was_completed),
             "the file is the old backup until the new one is complete"
         );
         if restored == second {
@@ -312,17 +312,17 @@ fn killed_restore_or_move_leaves_no_database_or_a_complete_one() {
                 "restore" => target.command(&["restore", file.to_str().unwrap()]),
                 _ => terminal.command(&["move", "--to", &url]),
             };
-            let mut whole = false;
+            let mut is_complete = false;
             for wait in kill_delays() {
-                whole = run_and_kill_after(command(), wait);
+                is_complete = run_and_kill_after(command(), wait);
                 let output = target.run(&["role", "list"]);
                 if output.code == 0 {
-                    whole = true;
+                    is_complete = true;
                     break;
                 }
                 assert_eq!(output.code, 3, "there is no database, or all of it: {}", output.stderr);
             }
-            if !whole {
+            if !is_complete {
                 let output = run_command(command());
                 assert_eq!(output.code, 0, "{operation} after a kill: {}", output.stderr);
             }
@@ -339,14 +339,14 @@ fn repeated_move_includes_changes_made_after_the_killed_move() {
         let terminal = large_database(Engine::Sqlite);
         let target = Terminal::uninitialized(to);
         let url = target.database.url_text();
-        let whole = run_and_kill_after(terminal.command(&["move", "--to", &url]), Duration::from_millis(300));
-        if whole {
+        let was_completed = run_and_kill_after(terminal.command(&["move", "--to", &url]), Duration::from_millis(300));
+        if was_completed {
             continue;
         }
         terminal.json(&["role", "set", "--name", "coder", "--title", "changed"]);
         terminal.json(&["person", "set", "--handle", "zoe"]);
         let moved = terminal.run(&["move", "--to", &url, "--json"]);
-        // The kill may have come after the last step.
+        // If the killed move had already committed its last step, the second move fails.
         if moved.code == 0 {
             assert_eq!(database_digests(&target), database_digests(&terminal));
         }

@@ -150,7 +150,7 @@ both_engines! {
         for mark in [child, own, hidden, bare] {
             assert!(!has_process_with_argument(&mark), "{mark} was left behind");
         }
-        // If the script kills its parent, which would kill these processes, the worker kills them.
+        // This script kills its parent process, which normally kills what a script leaves behind. Then the worker does.
         define_task(&terminal, "orphan", &format!("setsid env -i sleep {orphan} & sleep 0.1; kill -9 $PPID"), &[]);
         assert_eq!(run_task(&terminal, &["orphan"]).code, 1);
         assert!(!has_process_with_argument(&orphan), "{orphan} was left behind");

@@ -22,6 +22,8 @@ use crate::{
 
 /// Environment variable with the folder of the user's settings and transcripts.
 pub const CONFIG_DIR_VARIABLE: &str = "CLAUDE_CONFIG_DIR";
+/// The client's program.
+const PROGRAM: &str = "claude";
 /// Time limit for `claude --version`. Clients that run on Node need nearly a second.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -39,8 +41,12 @@ fn user_settings_folder() -> trackway_domain::Result<PathBuf> {
 }
 
 impl Connection for ClaudeCode {
+    fn program_name(&self) -> &'static str {
+        PROGRAM
+    }
+
     fn version(&self) -> Option<Version> {
-        let mut command = Command::new(program::find_on_path("claude").next()?);
+        let mut command = Command::new(program::find_on_path(PROGRAM).next()?);
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let deadline = Instant::now() + VERSION_TIMEOUT;
@@ -116,6 +122,10 @@ impl Connection for ClaudeCode {
             wanted.events().map(|event| event.name).collect(),
             wanted.unsupported_events().map(|event| event.name).collect(),
         )
+    }
+
+    fn hooks_command(&self) -> Option<&'static str> {
+        Some("/hooks")
     }
 
     fn plugin(&self, memory: Memory) -> Option<Plugin> {

@@ -17,6 +17,9 @@ use crate::connect::CONFIG_DIR_VARIABLE;
 /// How many bytes of a file are searched for its session.
 const HEAD_BYTES_MAX: u64 = 256 << 10;
 
+/// The extension of transcripts.
+const EXTENSION: &str = "jsonl";
+
 /// The folder in which Claude Code stores all its transcripts.
 pub fn default_folder() -> Option<PathBuf> {
     let configured = std::env::var_os(CONFIG_DIR_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -32,7 +35,13 @@ pub fn folder_name(cwd: &str) -> String {
 
 /// Finds the transcripts in a folder, or the one at a file path.
 pub fn find_transcripts(path: &Path, is_wanted: &mut dyn FnMut(&Path) -> bool) -> FoundTranscripts {
-    discovery::find_transcripts(path, "jsonl", is_wanted, identify)
+    discovery::find_transcripts(path, EXTENSION, is_wanted, identify)
+}
+
+/// Whether a file is a transcript: one of its first lines must name a session.
+pub fn is_transcript(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == EXTENSION)
+        && Head::read(path).is_ok_and(|head| head.session.is_some())
 }
 
 /// Determines the session and the agent of a transcript from its path, or else from its first lines. Also returns the

@@ -95,6 +95,10 @@ impl Client for ClaudeCode {
         discover::find_transcripts(path, is_wanted)
     }
 
+    fn is_transcript(&self, file: &Path) -> bool {
+        discover::is_transcript(file)
+    }
+
     fn transcript_cwd(&self, transcript: &Path) -> Option<PathBuf> {
         discover::cwd(transcript)
     }

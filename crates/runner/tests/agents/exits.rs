@@ -80,7 +80,7 @@ engines! {
             assert_eq!((status_of(&run), run.run.run.error.as_deref()), (("failed", "exception"), Some(error)));
             assert_eq!((tally.taken, tally.failed), (1, 1));
             assert!(steps(&run).last().unwrap().starts_with("scratchpad_update"));
-            assert!(test.refusal(&taken[0].token).starts_with("the run is failed"));
+            assert!(test.refusal(&taken[0].token).starts_with("the run has ended (failed)"));
         }
     }
 
@@ -110,7 +110,7 @@ engines! {
             assert_eq!((run.usage[0].model.as_deref(), run.usage[0].cost), (Some("m-1"), None));
             assert_eq!((test.scratchpad().0.as_str(), test.reports().last().unwrap().as_str()), ("Look at the cache.", "The cache races."));
             assert_eq!((test.item_status().as_str(), work.tally.completed), ("completed", 1));
-            assert!(test.refusal(&work.taken[0].token).starts_with("the run is completed"));
+            assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (completed)"));
             // The wake prompt is stored, and is the first message to the model.
             let wake = &run.wake.as_ref().unwrap()[0].text;
             let first = work.model.requests()[0].body.to_string();
@@ -127,7 +127,7 @@ engines! {
         assert_eq!(steps(&run), ["wake", "fetch_page", "think", "error", "scratchpad_update"]);
         assert_eq!((test.scratchpad(), test.reports()), (("No Go here.".into(), 1), vec!["Nothing to test.".to_owned()]));
         assert_eq!((test.item_status().as_str(), work.tally.failed), ("failed", 1));
-        assert!(test.refusal(&work.taken[0].token).starts_with("the run is failed"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (failed)"));
     }
 
     fn reaching_max_steps_ends_run_as_incomplete(test: AgentTest) {
@@ -142,7 +142,7 @@ engines! {
         let whole = last.to_string();
         assert_eq!(whole.matches("shown earlier; fetch it again").count(), 27, "28 pages, of which 3 are complete, and the start page");
         assert!(whole.contains("[turns left: 1]"), "{whole}");
-        assert!(test.refusal(&work.taken[0].token).starts_with("the run is incomplete"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (incomplete)"));
     }
 
     fn unavailable_model_ends_run_with_exception(test: AgentTest) {
@@ -152,7 +152,7 @@ engines! {
         assert_eq!(steps(&run), ["wake", "fetch_page", "error", "scratchpad_update_failed"]);
         assert_eq!(step_detail(&run, "scratchpad_update_failed"), "the model answered 401: scripted");
         assert_eq!((test.scratchpad().1, test.reports().len()), (0, 0));
-        assert!(test.refusal(&work.taken[0].token).starts_with("the run is failed"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (failed)"));
     }
 
     fn cancelled_agent_makes_no_further_call_but_answers_closing_prompt(test: AgentTest) {
@@ -166,7 +166,7 @@ engines! {
         assert!(!run.usage.is_empty(), "usage so far is kept");
         assert_eq!((test.scratchpad().0.as_str(), test.reports()), ("I was stopped.", vec!["Stopped.".to_owned()]));
         assert_eq!(test.item_status(), "cancelled");
-        assert!(test.refusal(&work.taken[0].token).starts_with("the run is cancelled"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (cancelled)"));
     }
 
     fn reply_after_cancellation_is_ignored(test: AgentTest) {
@@ -231,7 +231,7 @@ engines! {
         assert!(!steps(&run).iter().any(|step| step.starts_with("scratchpad")));
         assert!(work.model.requests().len() <= 1, "no closing call");
         assert_eq!((test.scratchpad().1, test.item_status().as_str()), (0, "cancelled"));
-        assert!(test.refusal(&work.taken[0].token).starts_with("the run is cancelled"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (cancelled)"));
     }
 
     fn timeout_ends_run_and_agent_answers_closing_prompt(test: AgentTest) {
@@ -241,7 +241,7 @@ engines! {
         assert_eq!(run.run.run.status.as_str(), "timed_out", "{run:#?}");
         assert_eq!(run.run.run.outcome.as_deref(), Some("timed out"));
         assert_eq!((test.scratchpad().0.as_str(), test.reports().len()), ("Too slow.", 1));
-        assert!(test.refusal(&work.taken[0].token).starts_with("the run is timed_out"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (timed_out)"));
     }
 
     fn spend_limit_ends_run_without_closing_call(test: AgentTest) {
@@ -257,7 +257,7 @@ engines! {
         assert_eq!(run.run.run.error.as_deref(), Some("bot has spent 0.6300 of its daily limit of 0.5"));
         assert_eq!(work.model.requests().len(), 3, "no closing call");
         assert_eq!((test.scratchpad().1, test.item_status().as_str()), (0, "waiting"));
-        assert!(test.refusal(&work.taken[0].token).starts_with("the run is incomplete"));
+        assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (incomplete)"));
         // The item is due again tomorrow.
         let due = test.env.read(|reader| Ok(reader.query::<(trackway_domain::Time, i64)>("select not_before, attempt from queue_items where tenant_id = ?1", &[])?));
         assert!(due[0].0.to_string().ends_with("T00:00:00.000Z"), "{}", due[0].0);
@@ -312,7 +312,7 @@ engines! {
         test.env.execute(trackway_actions::queue::TakeItems::default()).unwrap();
         let run = test.last_run();
         assert_eq!(status_of(&run), ("timed_out", "lease expired"));
-        assert!(test.refusal(&taken.token).starts_with("the run is timed_out"));
+        assert!(test.refusal(&taken.token).starts_with("the run has ended (timed_out)"));
     }
 
     fn cancelled_run_with_expired_lease_is_not_retried(test: AgentTest) {

@@ -27,7 +27,7 @@ engines! {
                 assert_eq!(status_of(&run), ("completed", "completed"), "{why}");
                 assert!(step_detail(&run, "scratchpad_update_failed").starts_with(why), "{}", step_detail(&run, "scratchpad_update_failed"));
                 assert_eq!((test.scratchpad(), test.item_status().as_str()), (("before".to_owned(), 1), "completed"));
-                assert!(test.refusal(&work.taken[0].token).starts_with("the run is completed"));
+                assert!(test.refusal(&work.taken[0].token).starts_with("the run has ended (completed)"));
             }
         }
         assert_eq!(test.reports(), Vec::<String>::new());

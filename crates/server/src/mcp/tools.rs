@@ -50,7 +50,7 @@ struct Whoami {}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Show {
-    /// A path as in links (`/`, `/tasks/VARIANT`, `/runs/ID`, `/reports/TASK`, `/latest?variant=V`), or a variant, the end of an id, or `last` for the newest run
+    /// A path (`/`, `/tasks/VARIANT`, `/runs/ID`, `/reports/TASK`, `/latest?variant=V`), a variant, the end of an id, or `last` for the newest run
     page: String,
 }
 
@@ -135,7 +135,7 @@ impl ToolEntry {
         if self.accepts_run_token
             && let Some(fields) = input.entry("properties").or_insert_with(|| json!({})).as_object_mut()
         {
-            let run_token = "The token of a run, from `claim`: act as that run's agent";
+            let run_token = "A run's token from `claim`: act as its agent";
             fields.insert(RUN_TOKEN.to_owned(), json!({ "type": "string", "description": run_token }));
         }
         let mut hints = ToolAnnotations::new().read_only(!self.writes).open_world(false);

@@ -117,7 +117,7 @@ engines! {
 
     fn empty_list_of_runs_explains_how_to_record_some(env: TestEnv) {
         let page = Visitor::person(&env).markdown("/runs").body;
-        assert!(page.contains("`trackway connect claude-code`") && page.contains("`trackway ingest`") && !page.contains("demo"), "{page}");
+        assert!(page.contains("`trackway connect`") && page.contains("`trackway ingest`") && !page.contains("demo"), "{page}");
     }
 
     fn http_messages_name_parameters_and_paths(env: TestEnv) {

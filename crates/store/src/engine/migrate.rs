@@ -481,7 +481,8 @@ mod tests {
         old.batch(&item(7, 3, "running", "null")).unwrap();
 
         migrate_to_latest(&mut old, url).unwrap();
-        let items = old.query::<(String, Option<String>)>("select status, why from queue_items order by id", &[]).unwrap();
+        let items =
+            old.query::<(String, Option<String>)>("select status, why from queue_items order by id", &[]).unwrap();
         let reason = "no live version of gone: every version is archived or deleted";
         let row = |status: &str, why: Option<String>| (status.to_owned(), why);
         let expected = [

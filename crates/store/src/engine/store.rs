@@ -230,11 +230,14 @@ impl Store {
         }
     }
 
-    /// Returns whether several independent writes should share one transaction. On SQLite they should: it has one
-    /// writer at a time, and one commit is cheaper than several. On PostgreSQL a transaction that locks several rows
-    /// could deadlock with another one.
-    pub fn prefers_one_transaction(&self) -> bool {
-        self.engine() == Engine::Sqlite
+    /// Groups independent writes into transactions. SQLite has one writer at a time, and one commit for all writes is
+    /// faster than several. On PostgreSQL each write gets its own transaction, because transactions that lock several
+    /// rows would block each other, or deadlock.
+    pub fn group_into_transactions<'a, T>(&self, writes: &'a [T]) -> impl Iterator<Item = &'a [T]> {
+        writes.chunks(match self.engine() {
+            Engine::Sqlite => writes.len().max(1),
+            Engine::Postgres => 1,
+        })
     }
 
     /// Acquires the write lock of a SQLite file. Begins a new transaction, or joins the open transaction of writers in

@@ -180,7 +180,8 @@ impl ContextBuilder<'_, '_> {
         ];
         for (title, long) in texts {
             if let Some(long) = long.as_ref().filter(|long| !long.trim().is_empty()) {
-                text += &format!("\n\n{title}:\n\n{}", fenced_excerpt(NAME, &source, long, &show_command, &mut self.cuts));
+                text +=
+                    &format!("\n\n{title}:\n\n{}", fenced_excerpt(NAME, &source, long, &show_command, &mut self.cuts));
             }
         }
         Ok(Section::present(NAME, vec![source], text))
@@ -355,7 +356,10 @@ impl ContextBuilder<'_, '_> {
             let show_command = format!("trackway queue get {item}");
             for (title, long) in [("Request", &budget.description), ("Why", &budget.why)] {
                 if let Some(long) = not_blank(long) {
-                    texts.push(format!("{title}:\n\n{}", fenced_excerpt(NAME, &source, &long, &show_command, &mut self.cuts)));
+                    texts.push(format!(
+                        "{title}:\n\n{}",
+                        fenced_excerpt(NAME, &source, &long, &show_command, &mut self.cuts)
+                    ));
                 }
             }
             sources.push(source);

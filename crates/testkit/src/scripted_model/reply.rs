@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::scenario::{Block, Usage};
+use crate::spawn_tool;
 
 /// Placeholder for the tool that starts a subagent, whose name depends on the client.
 const SPAWN: &str = "SPAWN";
@@ -47,7 +48,7 @@ impl Reply {
             match block {
                 Block::Text { text } => parts.push(Part::Text(text.clone())),
                 Block::Tool { tool, input } => {
-                    let tool = if tool == SPAWN { spawning_tool(request) } else { tool };
+                    let tool = if tool == SPAWN { spawn_tool(request) } else { tool };
                     let id = format!("{id}_{}", parts.len());
                     parts.push(Part::Call { id, tool: tool.to_owned(), input: input.clone() });
                 }
@@ -67,11 +68,4 @@ impl Reply {
 pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let (start, end) = text.split_at(text.floor_char_boundary(text.len() / 2));
     [start, end].into_iter().filter(|piece| !piece.is_empty())
-}
-
-/// The spawn tool is called Task before version 2.1.63.
-fn spawning_tool(request: &Value) -> &'static str {
-    let is_offered =
-        |name| request["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == name));
-    if is_offered("Agent") { "Agent" } else { "Task" }
 }

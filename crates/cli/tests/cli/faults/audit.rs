@@ -1,4 +1,4 @@
-//! What is looked at after each fault.
+//! The checks after each fault.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::terminal::Terminal;
 
-/// A write that was acknowledged: the action, what it was about, and in which run.
+/// A write that the program acknowledged: its action, subject and run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AcknowledgedWrite {
     pub action: String,
@@ -16,19 +16,20 @@ pub struct AcknowledgedWrite {
     pub run: Option<Uuid>,
 }
 
-/// What runs touch, but for options: they come with their decision, which the log names.
+/// The kinds of resources that runs touch. Options are missing, because the log names their decision instead.
 const TOUCHED_KINDS: &str =
     "('note', 'decision', 'vote', 'confirmation', 'commitment', 'message', 'stickie', 'board', 'report', 'task')";
 
-/// What is removed for good, and by what: the log goes on telling of it.
+/// The kinds whose rows can be deleted for good, and the actions that do so. Events about these rows stay in the log.
 const REMOVABLE_KINDS: &str = "('session', 'run', 'subagent', 'spawn', 'message', 'file', 'report')";
 const REMOVING_ACTIONS: &str = "('forget_session', 'cleanup_old_spawns', 'cleanup_null_role', 'cleanup_messages')";
 
-/// What changes nothing when it is said again, perhaps because who said it first was killed before the answer: one event
-/// may stand for several answers, and may be of an earlier run.
-const IDEMPOTENT_ACTIONS: &[&str] = &["confirm_read", "commit", "relate_stickies", "replace_task", "add_link", "set_package"];
+/// Actions that change nothing when they are repeated, for example after a kill. One event may therefore stand for
+/// several acknowledgements, and may belong to an earlier run.
+const IDEMPOTENT_ACTIONS: &[&str] =
+    &["confirm_read", "commit", "relate_stickies", "replace_task", "add_link", "set_package"];
 
-/// A look at the database past the program.
+/// Connects to the database directly, not through the program.
 pub fn connection(terminal: &Terminal) -> Connection {
     match terminal.database.url() {
         Url::Sqlite(path) => Connection::sqlite(&path, false).unwrap(),
@@ -40,16 +41,16 @@ pub fn count(terminal: &Terminal, rows: &str) -> i64 {
     connection(terminal).query::<(i64,)>(&format!("select count(*) from {rows}"), &[]).unwrap()[0].0
 }
 
-/// Nothing is lost, and nothing is half there.
+/// Asserts that no acknowledged write is lost, and that no write is incomplete.
 #[track_caller]
 pub fn audit(terminal: &Terminal, acknowledged: &[AcknowledgedWrite]) {
     let mut database = connection(terminal);
     if let Connection::Sqlite(_) = &database {
-        let said = database.query::<(String,)>("pragma integrity_check", &[]).unwrap();
-        assert_eq!(said, [("ok".to_owned(),)], "the file is damaged");
+        let result = database.query::<(String,)>("pragma integrity_check", &[]).unwrap();
+        assert_eq!(result, [("ok".to_owned(),)], "the file is damaged");
     }
-    let unsound = Store::open(terminal.database.url()).unwrap().integrity_findings().unwrap();
-    assert_eq!(unsound, Vec::<String>::new(), "the record does not hold together");
+    let findings = Store::open(terminal.database.url()).unwrap().integrity_findings().unwrap();
+    assert_eq!(findings, Vec::<String>::new(), "the record is inconsistent");
 
     let events = database.query::<(String, Uuid, Option<Uuid>)>("select action, subject_id, run_id from events", &[]);
     let mut logged: HashMap<AcknowledgedWrite, usize> = HashMap::new();
@@ -58,12 +59,12 @@ pub fn audit(terminal: &Terminal, acknowledged: &[AcknowledgedWrite]) {
     }
     for write in acknowledged {
         if IDEMPOTENT_ACTIONS.contains(&write.action.as_str()) {
-            let is_told = logged.keys().any(|told| (&told.action, told.subject) == (&write.action, write.subject));
-            assert!(is_told, "acknowledged and lost: {write:?}");
+            let is_logged = logged.keys().any(|event| (&event.action, event.subject) == (&write.action, write.subject));
+            assert!(is_logged, "acknowledged and lost: {write:?}");
             continue;
         }
-        let left = logged.get_mut(write).filter(|left| **left > 0);
-        *left.unwrap_or_else(|| panic!("acknowledged and lost: {write:?}")) -= 1;
+        let count = logged.get_mut(write).filter(|count| **count > 0);
+        *count.unwrap_or_else(|| panic!("acknowledged and lost: {write:?}")) -= 1;
     }
 
     let mut assert_none = |what: &str, rows: &str| {
@@ -71,7 +72,7 @@ pub fn audit(terminal: &Terminal, acknowledged: &[AcknowledgedWrite]) {
         assert_eq!(found, [(0,)], "{what}");
     };
     assert_none(
-        "events about things that are not there",
+        "events about missing subjects",
         &format!(
             "events e where not exists (select 1 from registry g where g.id = e.subject_id)
              and not (e.subject_kind in {REMOVABLE_KINDS} and e.position <= (select coalesce(max(position), 0) from events where action in {REMOVING_ACTIONS}))"
@@ -85,7 +86,7 @@ pub fn audit(terminal: &Terminal, acknowledged: &[AcknowledgedWrite]) {
         ),
     );
     assert_none(
-        "touches that the log does not tell of",
+        "touches without an event",
         &format!(
             "run_resources t where t.resource_type in {TOUCHED_KINDS}
              and not exists (select 1 from runs r where r.id = t.run_id and r.session_id is not null)
@@ -94,12 +95,12 @@ pub fn audit(terminal: &Terminal, acknowledged: &[AcknowledgedWrite]) {
     );
 }
 
-/// The doctor finds nothing but what was left to be found.
+/// Asserts that `trackway doctor` reports findings of exactly these checks.
 #[track_caller]
 pub fn assert_doctor_findings(terminal: &Terminal, checks: &[&str]) {
     let output = terminal.run(&["doctor", "--json"]);
-    let said: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{}", output.stderr));
-    let findings = said["data"]["findings"].as_array().unwrap();
+    let answer: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{}", output.stderr));
+    let findings = answer["data"]["findings"].as_array().unwrap();
     let found: Vec<&str> = findings.iter().map(|finding| finding["check"].as_str().unwrap()).collect();
     assert_eq!(found, checks, "{findings:?}");
 }

@@ -1,4 +1,4 @@
-//! A clock that is set back, and forth again, under processes that run and between those that come and go.
+//! A clock that is set back and forward again, under running processes and between commands.
 
 use std::{
     fs,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command, run_command_with_input, text};
 
-/// What an hour is to the clock.
+/// In seconds, as libfaketime reads it.
 const AN_HOUR_BACK: &str = "-3600";
 
-/// The library that gives a process another clock.
+/// Finds libfaketime, the library that gives a process another clock.
 fn find_libfaketime() -> Option<PathBuf> {
     let found = fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path().join("faketime/libfaketime.so.1"));
     let found = found.chain([PathBuf::from("/usr/lib/faketime/libfaketime.so.1")]).find(|path| path.exists());
@@ -44,7 +44,7 @@ impl<'a> FakeClock<'a> {
         Some(clock)
     }
 
-    /// Sets the clock of everything that runs here, and that will.
+    /// Sets the clock of all running and future processes of this terminal.
     fn set(&self, offset: &str) {
         let new = self.offset.with_extension("new");
         fs::write(&new, format!("{offset}\n")).unwrap();
@@ -80,7 +80,7 @@ impl<'a> FakeClock<'a> {
     }
 }
 
-/// Completes an item as its taker.
+/// Completes an item with the fence with which it was taken, and returns the exit code.
 fn complete(clock: &FakeClock<'_>, taken: &Value) -> i32 {
     let (item, fence) = (text(&taken["id"]), taken["fence"].to_string());
     clock.run(&["queue", "complete", "--id", &item, "--fence", &fence]).code
@@ -94,7 +94,7 @@ both_engines! {
     fn order_follows_positions_when_the_clock_is_set_back(terminal: Terminal) {
         let Some(clock) = FakeClock::new(&terminal) else { return };
         clock.json(&["workflow", "set", "--name", "ops"]);
-        let mut wanted = vec!["main/notes/0".to_owned()];
+        let mut expected = vec!["main/notes/0".to_owned()];
         clock.json(&["note", "create", "--studio", "main", "--title", "0"]);
         clock.set_task("ship", &["--title", "first"]);
         clock.set_task("ship/2", &[]);
@@ -102,7 +102,7 @@ both_engines! {
         clock.set(AN_HOUR_BACK);
         for title in ["1", "2"] {
             clock.json(&["note", "create", "--studio", "main", "--title", title]);
-            wanted.push(format!("main/notes/{title}"));
+            expected.push(format!("main/notes/{title}"));
         }
         clock.set_task("ship/3", &[]);
         clock.json(&["task", "replace", "ship/3", "ship/2"]);
@@ -113,18 +113,18 @@ both_engines! {
         clock.json(&["scratchpad", "set", "--agent", "worker", "--content", "one"]);
         clock.set("+0");
         clock.json(&["note", "create", "--studio", "main", "--title", "3"]);
-        wanted.push("main/notes/3".to_owned());
+        expected.push("main/notes/3".to_owned());
         clock.json(&["scratchpad", "set", "--agent", "worker", "--content", "two"]);
         clock.json(&["task", "set", "--workflow", "ops", "--variant", "keel", "--status", "done"]);
 
         let logged: Vec<(String,)> = connection(&terminal)
             .query("select subject_path from events where action = 'create_note' order by position", &[])
             .unwrap();
-        assert_eq!(logged.into_iter().map(|(path,)| path).collect::<Vec<_>>(), wanted);
+        assert_eq!(logged.into_iter().map(|(path,)| path).collect::<Vec<_>>(), expected);
         let mut listed = clock.json(&["event", "list", "--limit", "1000"]).as_array().unwrap().clone();
         listed.sort_by_key(|event| event["position"].as_i64());
         listed.retain(|event| event["action"] == "create_note");
-        assert_eq!(column(&json!(listed), "subject"), wanted);
+        assert_eq!(column(&json!(listed), "subject"), expected);
         assert_eq!(clock.json(&["task", "latest", "--id", "ship"])["variant"], "ship/3");
         assert_eq!(clock.json(&["task", "next", "--id", "ship", "--level", "minor"])["variant"], "ship/2");
         assert_eq!(clock.json(&["task", "get", "ship"])["title"], "second");
@@ -143,23 +143,24 @@ both_engines! {
         }
         let (expired, extended) = (take_item(&clock, "2").unwrap(), take_item(&clock, "60").unwrap());
         clock.set(AN_HOUR_BACK);
-        // Who lives says so, and goes on with its own.
+        // The heartbeat extends the second lease, so that its holder keeps the item.
         let (item, fence) = (text(&extended["id"]), extended["fence"].to_string());
         clock.json(&["queue", "heartbeat", "--id", &item, "--fence", &fence]);
         let third = take_item(&clock, "60").unwrap();
         assert_eq!(complete(&clock, &third), 0);
-        // Who is gone does not hold it for the hour that is gone through again.
-        let retaken = wait_until("the lease of who is gone is over", Duration::from_secs(20), || take_item(&clock, "60"));
+        // The first lease expires soon, although the clock repeats an hour.
+        let retaken = wait_until("the first lease expires", Duration::from_secs(20), || take_item(&clock, "60"));
         assert_eq!((&retaken["id"], &retaken["attempt"]), (&expired["id"], &json!(2)));
         assert_eq!(complete(&clock, &expired), 4);
         assert_eq!(complete(&clock, &extended), 0);
         assert_eq!(complete(&clock, &retaken), 0);
 
-        // An hour forth: the lease is over, the work is done again, and done once.
+        // Setting the clock forward expires the lease. Another worker takes the item, and only that worker completes
+        // it.
         clock.json(&["queue", "add", "--task", "again"]);
         let early = take_item(&clock, "60").unwrap();
         clock.set("+0");
-        let late = wait_until("a lease that is over is taken", Duration::from_secs(20), || take_item(&clock, "60"));
+        let late = wait_until("the item of the expired lease is taken", Duration::from_secs(20), || take_item(&clock, "60"));
         assert_eq!((&late["id"], &late["attempt"]), (&early["id"], &json!(2)));
         assert_eq!(complete(&clock, &early), 4);
         assert_eq!(complete(&clock, &late), 0);
@@ -175,32 +176,31 @@ both_engines! {
         let mut command = clock.command(&["work", "--lease", "3"]);
         command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
         let _worker = ProcessGroup::spawn(&mut command);
-        let completed = |wanted: i64| {
-            wait_until("it is completed", Duration::from_secs(40), || {
-                (count(&terminal, "queue_items where status = 'completed'") == wanted).then_some(())
+        let wait_until_completed = |expected: i64| {
+            wait_until("the item is completed", Duration::from_secs(40), || {
+                (count(&terminal, "queue_items where status = 'completed'") == expected).then_some(())
             });
         };
-        let running = |notes: i64| {
-            wait_until("it runs", Duration::from_secs(20), || {
+        let wait_until_running = |notes: i64| {
+            wait_until("the item is running", Duration::from_secs(20), || {
                 (count(&terminal, "notes") == notes && count(&terminal, "queue_items where status = 'running'") == 1).then_some(())
             });
         };
         clock.json(&["queue", "add", "--task", "slow"]);
-        running(1);
+        wait_until_running(1);
         clock.set(AN_HOUR_BACK);
-        completed(1);
-        // Nobody took it for lost.
+        wait_until_completed(1);
+        // The lease did not expire: the item has had only one run.
         assert_eq!(count(&terminal, "runs where queue_item_id is not null"), 1);
         clock.json(&["queue", "add", "--task", "slow"]);
-        running(2);
+        wait_until_running(2);
         clock.set("+0");
-        completed(2);
+        wait_until_completed(2);
         assert_eq!(count(&terminal, "runs where status = 'running'"), 0);
         audit(&terminal, &[]);
     }
 }
 
-/// Events that had to wait are applied as they came, though the clock says otherwise.
 #[test]
 fn spooled_events_keep_their_order_when_the_clock_is_set_back() {
     let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
@@ -217,7 +217,7 @@ fn spooled_events_keep_their_order_when_the_clock_is_set_back() {
     send_event(prompt);
     clock.set(AN_HOUR_BACK);
     let mut stop = event("Stop");
-    stop["last_assistant_message"] = json!("gone");
+    stop["last_assistant_message"] = json!("done");
     send_event(stop);
     other.batch("rollback").unwrap();
     drop(other);
@@ -225,7 +225,7 @@ fn spooled_events_keep_their_order_when_the_clock_is_set_back() {
     let runs = terminal.json(&["run", "list"]);
     assert_eq!(
         (column(&runs, "status"), column(&runs, "final_message")),
-        (vec!["completed".to_owned()], vec!["gone".to_owned()])
+        (vec!["completed".to_owned()], vec!["done".to_owned()])
     );
     audit(&terminal, &[]);
 }

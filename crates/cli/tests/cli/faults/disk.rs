@@ -1,4 +1,4 @@
-//! A disk that is full, and one that cannot be written to. Real ones, small and in memory.
+//! Full and read-only disks: small file systems in memory.
 
 use std::{
     fs,
@@ -14,12 +14,12 @@ use trackway_testkit::wait_until;
 
 use super::{
     ProcessGroup,
-    audit::{AcknowledgedWrite, audit, connection, count, assert_doctor_findings},
+    audit::{AcknowledgedWrite, assert_doctor_findings, audit, connection, count},
     print_skip_reason,
 };
 use crate::terminal::{CommandOutput, Terminal, column, run_command, run_command_with_input, text};
 
-/// A file system of a few megabytes.
+/// A mounted file system of a few megabytes.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -30,7 +30,7 @@ impl SmallDisk {
             .arg(folder.path())
             .output();
         if !mounted.is_ok_and(|mounted| mounted.status.success()) {
-            print_skip_reason("this user may not mount a disk");
+            print_skip_reason("this user must not mount file systems");
             return None;
         }
         Some(Self(folder))
@@ -44,12 +44,12 @@ impl SmallDisk {
         format!("sqlite:{}", self.path(name).display())
     }
 
-    fn remount(&self, how: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(self.0.path()).status();
+    fn remount(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.0.path()).status();
         assert!(done.unwrap().success());
     }
 
-    /// Writes a file until nothing more fits.
+    /// Writes a file that takes all remaining space.
     fn fill(&self, name: &str) {
         let path = self.path(name);
         let full = fs::write(&path, vec![b'x'; 64 << 20]).unwrap_err();
@@ -65,7 +65,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a process that was killed may not be gone yet.
+        // Lazily, because a killed process may not have ended yet.
         let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
     }
 }
@@ -95,7 +95,7 @@ fn full_disk_loses_no_acknowledged_write() {
     let mut acknowledged = Vec::new();
     let body = "x".repeat(60_000);
     let mut refused = 0;
-    // Full, and then a few more: what fails must not make the next one fail otherwise.
+    // After the first failure, further writes must fail in the same way.
     while refused < 5 {
         let mut command =
             terminal.command(&["note", "create", "--studio", "main", "--title", "x", "--body", &body, "--json"]);
@@ -111,29 +111,30 @@ fn full_disk_loses_no_acknowledged_write() {
             });
         } else {
             refused += 1;
-            let said: Value = serde_json::from_str(&output.stderr).unwrap_or_else(|_| panic!("{}", output.stderr));
-            assert_eq!((output.code, &said["error"]["code"]), (1, &json!("failed")), "{said}");
-            assert!(text(&said["error"]["message"]).starts_with("the disk is full"), "{said}");
-            assert!(!said["error"]["hint"].is_null(), "{said}");
+            let answer: Value = serde_json::from_str(&output.stderr).unwrap_or_else(|_| panic!("{}", output.stderr));
+            assert_eq!((output.code, &answer["error"]["code"]), (1, &json!("failed")), "{answer}");
+            assert!(text(&answer["error"]["message"]).starts_with("the disk is full"), "{answer}");
+            assert!(!answer["error"]["hint"].is_null(), "{answer}");
         }
     }
     assert!(acknowledged.len() > 10, "{}", acknowledged.len());
-    // Nothing at all fits any more, not a page and not a file.
+    // After this, neither a page nor a file can be added.
     disk.fill("rest");
     let listed = terminal.json(&["note", "list", "--limit", "1000"]);
     assert_eq!(listed.as_array().unwrap().len(), acknowledged.len());
-    let heard = run_hook(&terminal, &prompt_event(&terminal, "s-full"));
-    assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
+    let output = run_hook(&terminal, &prompt_event(&terminal, "s-full"));
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
 
     for ballast in ["ballast", "rest"] {
         fs::remove_file(disk.path(ballast)).unwrap();
     }
     terminal.json_with_token(Some(&token), &["note", "create", "--studio", "main", "--title", "after"]);
-    let heard = run_hook(&terminal, &prompt_event(&terminal, "s-after"));
-    assert_eq!(heard.code, 0);
+    let output = run_hook(&terminal, &prompt_event(&terminal, "s-after"));
+    assert_eq!(output.code, 0);
     audit(&terminal, &acknowledged);
     assert_eq!(terminal.json(&["made", &run])["touches"].as_array().unwrap().len(), acknowledged.len() + 1);
-    // The event that found no room is told of where there was some; the disk is small.
+    // The disk had no space to spool the event, so the loss is in the `hook.log` of the user's folder. The doctor
+    // reports it, and also the small disk.
     assert_eq!(session_ids(&terminal), ["s-after"]);
     assert_doctor_findings(&terminal, &["disk", "hook.log"]);
 }
@@ -152,7 +153,9 @@ fn worker_survives_a_full_disk() {
     let mut command = terminal.command(&["work", "--lease", "2"]);
     command.env("PATH", std::env::var_os("PATH").unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut worker = ProcessGroup::spawn(&mut command);
-    wait_until("it works", Duration::from_secs(20), || (count(&terminal, "notes") > 1).then_some(()));
+    wait_until("the worker has created two notes", Duration::from_secs(20), || {
+        (count(&terminal, "notes") > 1).then_some(())
+    });
     disk.fill("rest");
     thread::sleep(Duration::from_secs(3));
     assert_eq!(worker.wait_for_exit(Duration::ZERO), None, "the worker gave up");
@@ -172,8 +175,8 @@ fn failed_copies_to_a_full_disk_leave_no_files() {
     for number in 0..20 {
         terminal.json(&["note", "create", "--studio", "main", "--title", &number.to_string(), "--body", &body]);
     }
-    let kept = terminal.home.path().join("kept.jsonl");
-    terminal.json(&["backup", kept.to_str().unwrap()]);
+    let backup = terminal.home.path().join("backup.jsonl");
+    terminal.json(&["backup", backup.to_str().unwrap()]);
     fs::write(disk.path("old.jsonl"), "an older backup").unwrap();
     let before = disk.files();
     let (old, new) = (disk.path("old.jsonl"), disk.path("new.jsonl"));
@@ -181,18 +184,18 @@ fn failed_copies_to_a_full_disk_leave_no_files() {
     for arguments in [
         &["export", new.to_str().unwrap()][..],
         &["backup", new.to_str().unwrap()],
-        &["restore", kept.to_str().unwrap(), "--db", &url],
-        &["import", "jsonl", kept.to_str().unwrap(), "--db", &url],
+        &["restore", backup.to_str().unwrap(), "--db", &url],
+        &["import", "jsonl", backup.to_str().unwrap(), "--db", &url],
         &["move", "--to", &url],
     ] {
         let (code, message) = terminal.expect_error(arguments);
         assert!(code == 1 && message.starts_with("the disk is full"), "{arguments:?}: {code} {message}");
         assert_eq!(disk.files(), before, "{arguments:?}");
     }
-    // One that is not ours is not replaced at all.
+    // A file that is not a Trackway backup is not replaced.
     assert_ne!(terminal.run(&["backup", old.to_str().unwrap()]).code, 0);
     assert_eq!(fs::read_to_string(&old).unwrap(), "an older backup");
-    // To a pipe that takes nothing more.
+    // An export to a full device fails.
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = terminal.command(&["export", "-"]);
     let output = command.stdout(full).output().unwrap();
@@ -203,7 +206,7 @@ fn failed_copies_to_a_full_disk_leave_no_files() {
     audit(&terminal, &[]);
 }
 
-/// A file system that was mounted read-only, with a database that was closed, and with one that was cut off.
+/// Covers a database that was closed cleanly, and one whose write-ahead log still holds changes.
 #[test]
 fn database_on_a_read_only_disk_can_be_read() {
     for has_log in [false, true] {
@@ -216,13 +219,13 @@ fn database_on_a_read_only_disk_can_be_read() {
         assert_eq!(disk.path("trackway.db-wal").exists(), has_log);
         disk.remount("ro");
         let output = terminal.run(&["note", "list", "--json"]);
-        assert_eq!(output.code, 0, "cut off: {has_log}, {:?}: {}", disk.files(), output.stderr);
+        assert_eq!(output.code, 0, "with log: {has_log}, {:?}: {}", disk.files(), output.stderr);
         assert_eq!(serde_json::from_str::<Value>(&output.stdout).unwrap()["data"][0]["title"], "before");
         let (code, message) = terminal.expect_error(&["note", "create", "--studio", "main", "--title", "x"]);
         assert!(code == 1 && message.starts_with("the database cannot be written"), "{code} {message}");
-        let heard = run_hook(&terminal, &prompt_event(&terminal, "s1"));
-        assert_eq!((heard.code, heard.stdout.as_str(), heard.stderr.as_str()), (0, "", ""));
-        // Nothing can be said beside the database, so it is said in the user's folder.
+        let output = run_hook(&terminal, &prompt_event(&terminal, "s1"));
+        assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
+        // The log beside the database cannot be written, so the hook uses the log in the user's folder.
         let log = fs::read_to_string(terminal.home.path().join(".local/share/trackway/hook.log")).unwrap();
         assert!(log.contains("UserPromptSubmit neither written"), "{log}");
         disk.remount("rw");
@@ -231,36 +234,36 @@ fn database_on_a_read_only_disk_can_be_read() {
     }
 }
 
-/// A file that nobody may write to, in a folder where events can wait.
+/// The database file is read-only, but the spool beside it can be written.
 #[test]
 fn events_are_spooled_while_the_database_is_read_only() {
     use std::os::unix::{fs::PermissionsExt, process::CommandExt};
     let terminal = Terminal::new(trackway_testkit::Engine::Sqlite);
     let trackway_store::Url::Sqlite(file) = terminal.database.url() else { return };
     let folder = file.parent().unwrap().to_owned();
-    let others = |mode: u32| {
+    let set_database_mode = |mode: u32| {
         for name in files_in(&folder).iter().filter(|name| name.starts_with("trackway.db")) {
             fs::set_permissions(folder.join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
     };
-    for place in [folder.as_path(), terminal.home.path()] {
-        fs::set_permissions(place, fs::Permissions::from_mode(0o777)).unwrap();
+    for path in [folder.as_path(), terminal.home.path()] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     }
-    others(0o444);
-    // The superuser may write anywhere, so someone else is asked.
-    let heard = |session: &str| {
+    set_database_mode(0o444);
+    // The superuser can write anywhere, so the hook runs as another user.
+    let run_hook_as_other_user = |session: &str| {
         let mut command = terminal.command(&["hook"]);
         command.uid(65_534).gid(65_534);
         let output = run_command_with_input(command, prompt_event(&terminal, session).to_string().as_bytes());
         assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "", ""));
     };
-    heard("s1");
-    heard("s2");
-    let waiting = || files_in(&folder.join("spool")).iter().filter(|name| *name != "lock").count();
-    assert_eq!(waiting(), 2, "{:?}", fs::read_to_string(folder.join("hook.log")));
-    others(0o666);
-    let heard = run_hook(&terminal, &prompt_event(&terminal, "s3"));
-    assert_eq!((heard.code, waiting()), (0, 0));
+    run_hook_as_other_user("s1");
+    run_hook_as_other_user("s2");
+    let spooled_count = || files_in(&folder.join("spool")).iter().filter(|name| *name != "lock").count();
+    assert_eq!(spooled_count(), 2, "{:?}", fs::read_to_string(folder.join("hook.log")));
+    set_database_mode(0o666);
+    let output = run_hook(&terminal, &prompt_event(&terminal, "s3"));
+    assert_eq!((output.code, spooled_count()), (0, 0));
     let mut recorded = session_ids(&terminal);
     recorded.sort();
     assert_eq!(recorded, ["s1", "s2", "s3"]);

@@ -1,4 +1,5 @@
-//! The other ways to write by a command. Each makes what it is about first, which nobody kills, and then does one thing to it.
+//! The write commands outside the cycle of `writes`. Each first creates its subject, which is never interrupted, and
+//! then prepares one attempt on it.
 
 use std::{collections::BTreeSet, fs};
 
@@ -9,87 +10,92 @@ use trackway_testkit::Engine;
 
 use super::{
     audit::{audit, connection, count},
-    writes::{Attempt, CYCLE_ACTIONS, Interruption, Subject, CYCLE_LENGTH, Writer, attempt},
+    writes::{Attempt, CYCLE_ACTIONS, CYCLE_LENGTH, Interruption, Subject, Writer, attempt},
 };
 use crate::{
     import::V1 as NAGGER,
     terminal::{Terminal, run_command_with_input, text},
 };
 
-/// Makes what it takes, and says what to do; nothing, where somebody else was first. It is given a name that nobody has.
+/// Creates the prerequisites of a command under an unused name, and returns the attempt, or `None` if another writer
+/// was first.
 pub type PrepareAttempt = fn(&Writer<'_>, &str) -> Option<Attempt>;
 
-/// An action, and how to do it.
+/// Actions, each with the function that prepares its command.
 pub const FURTHER_COMMANDS: &[(&str, PrepareAttempt)] = &[
-    ("set_workflow", |_, new| Some(attempt("set_workflow", "id", false, &["workflow", "set", "--name", new]))),
-    ("set_workspace", |_, new| Some(attempt("set_workspace", "id", false, &["workspace", "set", "--name", new]))),
-    ("set_label", |_, new| Some(attempt("set_label", "id", false, &["label", "set", "--key", new, "--name", new]))),
-    ("set_studio", |_, new| Some(attempt("set_studio", "id", false, &["studio", "set", "--name", new]))),
-    ("set_person", |_, new| Some(attempt("set_person", "id", false, &["person", "set", "--handle", new]))),
-    ("set_agent", |_, new| Some(attempt("set_agent", "id", false, &["agent", "set", "--handle", new]))),
-    ("set_board", |_, new| Some(attempt("set_board", "id", false, &["board", "set", "--name", new]))),
-    ("set_testcase", |_, new| Some(attempt("set_testcase", "id", false, &["testcase", "set", "--title", new]))),
-    ("set_route", |_, new| {
-        Some(attempt("set_route", "id", false, &["route", "set", "--tag", new, "--task", "work/again"]))
+    ("set_workflow", |_, name| Some(attempt("set_workflow", "id", false, &["workflow", "set", "--name", name]))),
+    ("set_workspace", |_, name| Some(attempt("set_workspace", "id", false, &["workspace", "set", "--name", name]))),
+    ("set_label", |_, name| Some(attempt("set_label", "id", false, &["label", "set", "--key", name, "--name", name]))),
+    ("set_studio", |_, name| Some(attempt("set_studio", "id", false, &["studio", "set", "--name", name]))),
+    ("set_person", |_, name| Some(attempt("set_person", "id", false, &["person", "set", "--handle", name]))),
+    ("set_agent", |_, name| Some(attempt("set_agent", "id", false, &["agent", "set", "--handle", name]))),
+    ("set_board", |_, name| Some(attempt("set_board", "id", false, &["board", "set", "--name", name]))),
+    ("set_testcase", |_, name| Some(attempt("set_testcase", "id", false, &["testcase", "set", "--title", name]))),
+    ("set_route", |_, name| {
+        Some(attempt("set_route", "id", false, &["route", "set", "--tag", name, "--task", "work/again"]))
     }),
-    ("set_experiment", |writer, new| {
-        let conversation = writer.create(&["conversation", "set", "--title", new]);
-        let set = ["experiment", "set", "--conversation", &conversation, "--title", new];
+    ("set_experiment", |writer, name| {
+        let conversation = writer.create(&["conversation", "set", "--title", name]);
+        let set = ["experiment", "set", "--conversation", &conversation, "--title", name];
         Some(attempt("set_experiment", "id", false, &set))
     }),
-    ("set_report", |writer, new| {
+    ("set_report", |writer, name| {
         let agent = writer.agent();
-        let said = ["--one-liner", new, "--tldr", "t", "--content", "c"];
-        let set = [&["report", "set", "--agent", &agent, "--task", "work/again"][..], &said].concat();
+        let texts = ["--one-liner", name, "--tldr", "t", "--content", "c"];
+        let set = [&["report", "set", "--agent", &agent, "--task", "work/again"][..], &texts].concat();
         Some(attempt("set_report", "id", false, &set))
     }),
-    ("delete_role", |writer, new| Some(writer.create_and_delete("delete_role", "role", &["--name", new]))),
-    ("delete_workflow", |writer, new| Some(writer.create_and_delete("delete_workflow", "workflow", &["--name", new]))),
-    ("delete_workspace", |writer, new| Some(writer.create_and_delete("delete_workspace", "workspace", &["--name", new]))),
-    ("delete_label", |writer, new| Some(writer.create_and_delete("delete_label", "label", &["--key", new, "--name", new]))),
-    ("delete_studio", |writer, new| Some(writer.create_and_delete("delete_studio", "studio", &["--name", new]))),
-    ("delete_agent", |writer, new| Some(writer.create_and_delete("delete_agent", "agent", &["--handle", new]))),
-    ("delete_conversation", |writer, new| {
-        Some(writer.create_and_delete("delete_conversation", "conversation", &["--title", new]))
+    ("delete_role", |writer, name| Some(writer.deletion_attempt("delete_role", "role", &["--name", name]))),
+    ("delete_workflow", |writer, name| Some(writer.deletion_attempt("delete_workflow", "workflow", &["--name", name]))),
+    ("delete_workspace", |writer, name| {
+        Some(writer.deletion_attempt("delete_workspace", "workspace", &["--name", name]))
     }),
-    ("delete_board", |writer, new| Some(writer.create_and_delete("delete_board", "board", &["--name", new]))),
-    ("delete_route", |writer, new| {
-        Some(writer.create_and_delete("delete_route", "route", &["--tag", new, "--task", "work/again"]))
+    ("delete_label", |writer, name| {
+        Some(writer.deletion_attempt("delete_label", "label", &["--key", name, "--name", name]))
     }),
-    ("delete_stickie", |writer, new| {
-        Some(writer.create_and_delete("delete_stickie", "stickie", &["--board", "wall", "--name", new]))
+    ("delete_studio", |writer, name| Some(writer.deletion_attempt("delete_studio", "studio", &["--name", name]))),
+    ("delete_agent", |writer, name| Some(writer.deletion_attempt("delete_agent", "agent", &["--handle", name]))),
+    ("delete_conversation", |writer, name| {
+        Some(writer.deletion_attempt("delete_conversation", "conversation", &["--title", name]))
     }),
-    ("delete_task", |writer, new| {
-        let task = writer.create_task(new);
+    ("delete_board", |writer, name| Some(writer.deletion_attempt("delete_board", "board", &["--name", name]))),
+    ("delete_route", |writer, name| {
+        Some(writer.deletion_attempt("delete_route", "route", &["--tag", name, "--task", "work/again"]))
+    }),
+    ("delete_stickie", |writer, name| {
+        Some(writer.deletion_attempt("delete_stickie", "stickie", &["--board", "wall", "--name", name]))
+    }),
+    ("delete_task", |writer, name| {
+        let task = writer.create_task(name);
         Some(attempt_on("delete_task", &task, &["task", "delete", &task, "--yes"]))
     }),
-    ("delete_link", |writer, new| {
-        let (from, to) = (writer.create_task(&format!("{new}-a")), writer.create_task(&format!("{new}-b")));
+    ("delete_link", |writer, name| {
+        let (from, to) = (writer.create_task(&format!("{name}-a")), writer.create_task(&format!("{name}-b")));
         let link = writer.create(&["link", "add", "--from", &from, "--to", &to, "--type", "relates_to"]);
         Some(attempt_on("delete_link", &from, &["link", "delete", &link, "--yes"]))
     }),
-    ("delete_package", |writer, new| {
-        let (role, task) = (writer.create(&["role", "set", "--name", new]), writer.create_task(new));
+    ("delete_package", |writer, name| {
+        let (role, task) = (writer.create(&["role", "set", "--name", name]), writer.create_task(name));
         writer.terminal.json(&["package", "set", "--role", &role, "--task", &task]);
         Some(attempt_on("delete_package", &task, &["package", "delete", "--role", &role, "--task", &task, "--yes"]))
     }),
-    ("upgrade_packages", |writer, new| {
-        let (role, old) = (writer.create(&["role", "set", "--name", new]), writer.create_task(&format!("{new}-a")));
+    ("upgrade_packages", |writer, name| {
+        let (role, old) = (writer.create(&["role", "set", "--name", name]), writer.create_task(&format!("{name}-a")));
         writer.terminal.json(&["package", "set", "--role", &role, "--task", &old]);
-        let newer = writer.create_task(&format!("{new}-b"));
+        let newer = writer.create_task(&format!("{name}-b"));
         writer.terminal.json(&["task", "replace", &newer, &old]);
         Some(attempt_on("upgrade_packages", &newer, &["package", "upgrade", "--level", "major", "--role", &role]))
     }),
-    ("revoke_token", |writer, new| {
-        let token = writer.create(&["token", "create", "--name", new]);
+    ("revoke_token", |writer, name| {
+        let token = writer.create(&["token", "create", "--name", name]);
         Some(attempt_on("revoke_token", &token, &["token", "revoke", &token, "--yes"]))
     }),
     ("cancel_run", |writer, _| {
         let (run, _) = writer.terminal.start_run(&["--agent", &writer.agent(), "--task", "work/again"]);
         Some(attempt_on("cancel_run", &run, &["run", "cancel", &run]))
     }),
-    ("claim", |writer, new| {
-        writer.create_task(new);
+    ("claim", |writer, name| {
+        writer.create_task(name);
         Some(attempt_without_subject("claim", &["claim", "--agent", &writer.agent(), "--lease", "2"]))
     }),
     ("queue_heartbeat", |writer, _| {
@@ -111,102 +117,121 @@ pub const FURTHER_COMMANDS: &[(&str, PrepareAttempt)] = &[
     ("queue_requeue", |writer, _| {
         let [item, fence] = writer.add_and_take_item(&["--max-attempts", "1"])?;
         let fail = ["queue", "fail", "--id", &item, "--fence", &fence, "--error", "broken"];
-        // Its lease may be over before that.
+        // The lease may have expired.
         (writer.terminal.run(&fail).code == 0)
             .then(|| attempt_on("queue_requeue", &item, &["queue", "requeue", "--id", &item]))
     }),
-    ("pin_note", |writer, new| Some(writer.create_and_apply("pin_note", &["note", "pin"], &create_note(new)))),
-    ("archive_note", |writer, new| Some(writer.create_and_apply("archive_note", &["note", "archive"], &create_note(new)))),
-    ("delete_note", |writer, new| Some(writer.create_and_apply("delete_note", &["note", "delete", "--yes"], &create_note(new)))),
-    ("add_options", |writer, new| {
-        Some(writer.create_and_apply("add_options", &["decision", "add-options", "--option", "c"], &create_decision(new)))
+    ("pin_note", |writer, name| Some(writer.attempt_on_new("pin_note", &["note", "pin"], &note_arguments(name)))),
+    ("archive_note", |writer, name| {
+        Some(writer.attempt_on_new("archive_note", &["note", "archive"], &note_arguments(name)))
     }),
-    ("close_decision", |writer, new| Some(writer.create_and_apply("close_decision", &["decision", "close"], &create_decision(new)))),
-    ("archive_decision", |writer, new| Some(writer.create_and_apply("archive_decision", &["decision", "archive"], &create_decision(new)))),
-    ("delete_decision", |writer, new| {
-        Some(writer.create_and_apply("delete_decision", &["decision", "delete", "--yes"], &create_decision(new)))
+    ("delete_note", |writer, name| {
+        Some(writer.attempt_on_new("delete_note", &["note", "delete", "--yes"], &note_arguments(name)))
     }),
-    ("archive_commitment", |writer, new| {
-        Some(writer.create_and_apply("archive_commitment", &["commitment", "archive"], &create_commitment(new)))
+    ("add_options", |writer, name| {
+        Some(writer.attempt_on_new(
+            "add_options",
+            &["decision", "add-options", "--option", "c"],
+            &decision_arguments(name),
+        ))
     }),
-    ("delete_commitment", |writer, new| {
-        Some(writer.create_and_apply("delete_commitment", &["commitment", "delete", "--yes"], &create_commitment(new)))
+    ("close_decision", |writer, name| {
+        Some(writer.attempt_on_new("close_decision", &["decision", "close"], &decision_arguments(name)))
     }),
-    ("end_experiment", |writer, new| {
-        let experiment = writer.create_experiment(new);
+    ("archive_decision", |writer, name| {
+        Some(writer.attempt_on_new("archive_decision", &["decision", "archive"], &decision_arguments(name)))
+    }),
+    ("delete_decision", |writer, name| {
+        Some(writer.attempt_on_new("delete_decision", &["decision", "delete", "--yes"], &decision_arguments(name)))
+    }),
+    ("archive_commitment", |writer, name| {
+        Some(writer.attempt_on_new("archive_commitment", &["commitment", "archive"], &commitment_arguments(name)))
+    }),
+    ("delete_commitment", |writer, name| {
+        Some(writer.attempt_on_new(
+            "delete_commitment",
+            &["commitment", "delete", "--yes"],
+            &commitment_arguments(name),
+        ))
+    }),
+    ("end_experiment", |writer, name| {
+        let experiment = writer.create_experiment(name);
         Some(attempt_on("end_experiment", &experiment, &["experiment", "end", &experiment, "--status", "failed"]))
     }),
-    ("delete_experiment", |writer, new| {
-        let experiment = writer.create_experiment(new);
+    ("delete_experiment", |writer, name| {
+        let experiment = writer.create_experiment(name);
         Some(attempt_on("delete_experiment", &experiment, &["experiment", "delete", &experiment, "--yes"]))
     }),
-    ("update_scratchpad", |writer, new| {
+    ("update_scratchpad", |writer, name| {
         let agent = text(&writer.terminal.json(&["agent", "get", &writer.agent()])["id"]);
-        let update = attempt_on("update_scratchpad", &agent, &["scratchpad", "update", "--content", new]);
+        let update = attempt_on("update_scratchpad", &agent, &["scratchpad", "update", "--content", name]);
         Some(Attempt { in_run: true, ..update })
     }),
-    ("restore_scratchpad", |writer, new| {
-        let agent = writer.create(&["agent", "set", "--handle", new]);
+    ("restore_scratchpad", |writer, name| {
+        let agent = writer.create(&["agent", "set", "--handle", name]);
         for content in ["one", "two"] {
-            writer.terminal.json(&["scratchpad", "set", "--agent", new, "--content", content]);
+            writer.terminal.json(&["scratchpad", "set", "--agent", name, "--content", content]);
         }
-        Some(attempt_on("restore_scratchpad", &agent, &["scratchpad", "restore", "--agent", new, "--revision", "1"]))
+        Some(attempt_on("restore_scratchpad", &agent, &["scratchpad", "restore", "--agent", name, "--revision", "1"]))
     }),
-    ("archive_board", |writer, new| {
-        let board = writer.create(&["board", "set", "--name", new]);
+    ("archive_board", |writer, name| {
+        let board = writer.create(&["board", "set", "--name", name]);
         Some(attempt_on("archive_board", &board, &["board", "archive", &board]))
     }),
-    ("sync_board", |writer, new| {
-        writer.terminal.json(&["board", "set", "--name", new]);
-        let folder = writer.terminal.home.path().join(format!("folder-{new}"));
-        writer.terminal.json(&["board", "export", new, folder.to_str().unwrap()]);
-        fs::write(folder.join(format!("{new}.stickie.yaml")), "note: yes\n").unwrap();
-        let sync = ["board", "sync", new, "--from", folder.to_str().unwrap()];
-        Some(attempt_creating_row("sync_board", format!("stickies where name = '{new}' and note = 'yes'"), &sync))
+    ("sync_board", |writer, name| {
+        writer.terminal.json(&["board", "set", "--name", name]);
+        let folder = writer.terminal.home.path().join(format!("folder-{name}"));
+        writer.terminal.json(&["board", "export", name, folder.to_str().unwrap()]);
+        fs::write(folder.join(format!("{name}.stickie.yaml")), "note: yes\n").unwrap();
+        let sync = ["board", "sync", name, "--from", folder.to_str().unwrap()];
+        Some(attempt_creating_row("sync_board", format!("stickies where name = '{name}' and note = 'yes'"), &sync))
     }),
-    ("update_stickie", |writer, new| {
-        let stickie = writer.create_stickie(new);
-        Some(attempt_on("update_stickie", &stickie, &["stickie", "update", &stickie, "--note", new]))
+    ("update_stickie", |writer, name| {
+        let stickie = writer.create_stickie(name);
+        Some(attempt_on("update_stickie", &stickie, &["stickie", "update", &stickie, "--note", name]))
     }),
-    ("archive_stickie", |writer, new| {
-        let stickie = writer.create_stickie(new);
+    ("archive_stickie", |writer, name| {
+        let stickie = writer.create_stickie(name);
         Some(attempt_on("archive_stickie", &stickie, &["stickie", "archive", &stickie]))
     }),
-    ("unrelate_stickies", |writer, new| {
-        let (from, to) = (writer.create_stickie(&format!("{new}-a")), writer.create_stickie(&format!("{new}-b")));
+    ("unrelate_stickies", |writer, name| {
+        let (from, to) = (writer.create_stickie(&format!("{name}-a")), writer.create_stickie(&format!("{name}-b")));
         let edge = ["--from", &from, "--to", &to, "--type", "USES"];
         writer.terminal.json(&[&["stickie", "relate"], &edge[..]].concat());
         Some(attempt_on("unrelate_stickies", &from, &[&["stickie", "unrelate"], &edge[..]].concat()))
     }),
-    ("import_testcases", |writer, new| {
-        let file = writer.terminal.home.path().join(format!("{new}.xml"));
-        fs::write(&file, format!("<testsuite><testcase name='{new}'/></testsuite>")).unwrap();
+    ("import_testcases", |writer, name| {
+        let file = writer.terminal.home.path().join(format!("{name}.xml"));
+        fs::write(&file, format!("<testsuite><testcase name='{name}'/></testsuite>")).unwrap();
         let import = ["testcase", "import", file.to_str().unwrap()];
-        Some(attempt_creating_row("import_testcases", format!("testcases where title = '{new}'"), &import))
+        Some(attempt_creating_row("import_testcases", format!("testcases where title = '{name}'"), &import))
     }),
-    ("import_nagger", |writer, new| {
-        let file = writer.terminal.home.path().join(format!("{new}.db"));
+    ("import_nagger", |writer, name| {
+        let file = writer.terminal.home.path().join(format!("{name}.db"));
         let agent = format!(
-            "insert into subagents (agent_id, session_id, created_at) values ('{new}', '{new}', '2026-01-02T10:01:00+00:00')"
+            "insert into subagents (agent_id, session_id, created_at) values ('{name}', '{name}', '2026-01-02T10:01:00+00:00')"
         );
         Connection::sqlite(&file, true).unwrap().batch(&format!("{NAGGER} {agent}")).unwrap();
         let import = ["import", "nagger", file.to_str().unwrap()];
-        Some(attempt_creating_row("import_nagger", format!("subagents where agent_id = '{new}'"), &import))
+        Some(attempt_creating_row("import_nagger", format!("subagents where agent_id = '{name}'"), &import))
     }),
-    ("cleanup_old_spawns", |writer, new| {
-        let session = writer.create_session(new);
-        Some(attempt_without_subject("cleanup_old_spawns", &["cleanup", "old-spawns", "--session", &session, "--keep", "0"]))
+    ("cleanup_old_spawns", |writer, name| {
+        let session = writer.create_session(name);
+        Some(attempt_without_subject(
+            "cleanup_old_spawns",
+            &["cleanup", "old-spawns", "--session", &session, "--keep", "0"],
+        ))
     }),
-    ("cleanup_null_role", |writer, new| {
-        let session = writer.create_session(new);
+    ("cleanup_null_role", |writer, name| {
+        let session = writer.create_session(name);
         Some(attempt_without_subject("cleanup_null_role", &["cleanup", "null-role", "--session", &session, "--yes"]))
     }),
-    ("cleanup_session", |writer, new| {
-        let session = writer.create_session(new);
+    ("cleanup_session", |writer, name| {
+        let session = writer.create_session(name);
         Some(attempt_without_subject("cleanup_session", &["cleanup", "session", &session]))
     }),
-    ("forget_session", |writer, new| {
-        let session = writer.create_session(new);
+    ("forget_session", |writer, name| {
+        let session = writer.create_session(name);
         Some(attempt_without_subject("forget_session", &["forget", &session, "--yes"]))
     }),
     ("cleanup_contents", |_, _| Some(attempt_without_subject("cleanup_contents", &["cleanup", "contents"]))),
@@ -224,44 +249,47 @@ pub const FURTHER_COMMANDS: &[(&str, PrepareAttempt)] = &[
                  from events where subject_kind = 'tenant' limit 1"
             ))
             .unwrap();
-        Some(attempt_without_subject("cleanup_events", &["cleanup", "events", "--before", "2001-01-01T00:00:00Z", "--yes"]))
+        Some(attempt_without_subject(
+            "cleanup_events",
+            &["cleanup", "events", "--before", "2001-01-01T00:00:00Z", "--yes"],
+        ))
     }),
-    ("cleanup_messages", |writer, new| {
-        writer.terminal.json(&["message", "send", "--body", new]);
+    ("cleanup_messages", |writer, name| {
+        writer.terminal.json(&["message", "send", "--body", name]);
         let now = Clock::system().now().to_string();
         Some(attempt_without_subject("cleanup_messages", &["cleanup", "messages", "--before", &now, "--yes"]))
     }),
 ];
 
-/// About a thing that is there.
+/// An attempt on an existing subject.
 fn attempt_on(action: &'static str, subject: &str, arguments: &[&str]) -> Attempt {
     Attempt { subject: Subject::Known(subject.parse().unwrap()), ..attempt(action, "", false, arguments) }
 }
 
-/// About nothing that an answer names: what is looked at is the whole record.
+/// An attempt whose answer names no subject, so that only the audit of the whole record checks it.
 fn attempt_without_subject(action: &'static str, arguments: &[&str]) -> Attempt {
     Attempt { subject: Subject::Row(None), ..attempt(action, "", false, arguments) }
 }
 
-/// Told of by one row.
+/// An attempt that must create this one row.
 fn attempt_creating_row(action: &'static str, row: String, arguments: &[&str]) -> Attempt {
     Attempt { subject: Subject::Row(Some(row)), ..attempt(action, "", false, arguments) }
 }
 
-fn create_note(new: &str) -> [&str; 6] {
-    ["note", "create", "--studio", "main", "--title", new]
+fn note_arguments(name: &str) -> [&str; 6] {
+    ["note", "create", "--studio", "main", "--title", name]
 }
 
-fn create_decision(new: &str) -> [&str; 8] {
-    ["decision", "create", "--studio", "main", "--question", new, "--option", "a"]
+fn decision_arguments(name: &str) -> [&str; 8] {
+    ["decision", "create", "--studio", "main", "--question", name, "--option", "a"]
 }
 
-fn create_commitment(new: &str) -> [&str; 8] {
-    ["commitment", "create", "--studio", "main", "--title", new, "--critical-mass", "3"]
+fn commitment_arguments(name: &str) -> [&str; 8] {
+    ["commitment", "create", "--studio", "main", "--title", name, "--critical-mass", "3"]
 }
 
 impl Writer<'_> {
-    /// Makes something, and says its id.
+    /// Creates a resource and returns its id.
     fn create(&self, arguments: &[&str]) -> String {
         text(&self.terminal.json(arguments)["id"])
     }
@@ -279,19 +307,19 @@ impl Writer<'_> {
         self.create(&["experiment", "set", "--conversation", &conversation, "--title", title])
     }
 
-    /// Makes something and deletes it.
-    fn create_and_delete(&self, action: &'static str, noun: &str, with: &[&str]) -> Attempt {
+    /// Creates a resource, and returns the attempt to delete it.
+    fn deletion_attempt(&self, action: &'static str, noun: &str, with: &[&str]) -> Attempt {
         let id = self.create(&[&[noun, "set"], with].concat());
         attempt_on(action, &id, &[noun, "delete", &id, "--yes"])
     }
 
-    /// Makes something and does something to it.
-    fn create_and_apply(&self, action: &'static str, what: &[&str], made: &[&str]) -> Attempt {
-        let id = self.create(made);
-        attempt_on(action, &id, &[what, &[id.as_str()]].concat())
+    /// Creates a resource, and returns the attempt to run a command on it.
+    fn attempt_on_new(&self, action: &'static str, command: &[&str], create: &[&str]) -> Attempt {
+        let id = self.create(create);
+        attempt_on(action, &id, &[command, &[id.as_str()]].concat())
     }
 
-    /// Adds an item and takes it, unless another was first: its id and its fence.
+    /// Adds an item and takes it. Returns its id and fence, or `None` if another writer was first.
     fn add_and_take_item(&self, with: &[&str]) -> Option<[String; 2]> {
         let item = self.create(&[&["queue", "add", "--task", "work/again"], with].concat());
         let output = self.terminal.run(&["queue", "take", "--id", &item, "--lease", "2", "--json"]);
@@ -300,7 +328,7 @@ impl Writer<'_> {
         Some([item, answer["data"][0]["fence"].as_i64()?.to_string()])
     }
 
-    /// A session of its own, with a spawn that has no role.
+    /// Records a session that has a spawn without a role.
     fn create_session(&self, name: &str) -> String {
         let spawn = json!({ "prompt": "mend", "description": "mend", "subagent_type": "general-purpose" });
         let events: [Value; 3] = [
@@ -317,7 +345,7 @@ impl Writer<'_> {
     }
 }
 
-/// What nobody kills is done, and told of.
+/// Runs every command once without interruption, and asserts that its write is recorded.
 fn run_every_write_command(engine: Engine) {
     let terminal = Terminal::new(engine);
     let mut writer = Writer::new(&terminal, "w");
@@ -343,8 +371,9 @@ fn every_write_command_succeeds_on_postgres() {
 
 #[test]
 fn every_action_has_one_write_command() {
-    let ways: BTreeSet<&str> = CYCLE_ACTIONS.iter().copied().chain(FURTHER_COMMANDS.iter().map(|(action, _)| *action)).collect();
+    let ways: BTreeSet<&str> =
+        CYCLE_ACTIONS.iter().copied().chain(FURTHER_COMMANDS.iter().map(|(action, _)| *action)).collect();
     let actions: BTreeSet<&str> = ACTIONS.iter().map(|action| action.name).collect();
     assert_eq!(ways, actions);
-    assert_eq!(CYCLE_ACTIONS.len() + FURTHER_COMMANDS.len(), actions.len(), "each once");
+    assert_eq!(CYCLE_ACTIONS.len() + FURTHER_COMMANDS.len(), actions.len(), "each action has one command");
 }

@@ -1,4 +1,4 @@
-//! Processes killed at any point of what they write.
+//! Processes that are killed at any moment while they write.
 
 use std::{
     fs,
@@ -14,10 +14,10 @@ use trackway_store::{Store, Url};
 use trackway_testkit::{Engine, TestDatabase, wait_until};
 
 use super::{
-    SeededRandom, ProcessGroup,
-    audit::{AcknowledgedWrite, audit, count, assert_doctor_findings},
+    ProcessGroup, SeededRandom,
+    audit::{AcknowledgedWrite, assert_doctor_findings, audit, count},
     is_exhaustive,
-    writes::{COMMAND_COUNT, Interruption, CYCLE_LENGTH, Writer},
+    writes::{COMMAND_COUNT, CYCLE_LENGTH, Interruption, Writer},
 };
 use crate::{
     ingest,
@@ -25,10 +25,9 @@ use crate::{
     terminal::{Terminal, both_engines, run_command, run_command_with_input, text},
 };
 
-/// Who writes at once.
+/// Concurrent writers.
 const WRITERS: usize = 3;
 
-/// Kills of each writer.
 fn kills_per_writer() -> usize {
     if is_exhaustive() { 7 * COMMAND_COUNT } else { CYCLE_LENGTH }
 }
@@ -42,25 +41,25 @@ both_engines! {
             thread::scope(|scope| {
                 for ((writer, random), first) in writers.iter_mut().zip([0, COMMAND_COUNT / 3, 2 * COMMAND_COUNT / 3]) {
                     scope.spawn(move || {
-                        // All of them one after the other, where there is time; else some.
+                        // An exhaustive test runs all commands in turn, a short one chooses at random.
                         let index = if is_exhaustive() { (first + round) % COMMAND_COUNT } else { random.below(COMMAND_COUNT) };
                         writer.write_with_command(index, Interruption::AtRandomMoment(random));
-                        // What comes next builds on what stands.
+                        // The next command runs to its end, on the data that the killed one left.
                         writer.write(Interruption::Never);
                     });
                 }
             });
             if is_exhaustive() || round % 6 == 5 {
-                audit(&terminal, &acknowledged(&writers));
+                audit(&terminal, &acknowledged_writes(&writers));
             }
         }
-        // Whoever comes after finds everything as it should be.
+        // After the kills, all commands of the cycle work.
         thread::scope(|scope| {
             for (writer, _) in &mut writers {
                 scope.spawn(move || (0..CYCLE_LENGTH).for_each(|_| writer.write(Interruption::Never)));
             }
         });
-        audit(&terminal, &acknowledged(&writers));
+        audit(&terminal, &acknowledged_writes(&writers));
         for row in writers.iter().flat_map(|(writer, _)| &writer.rows) {
             assert_eq!(count(&terminal, row), 1, "acknowledged and lost: {row}");
         }
@@ -73,8 +72,8 @@ both_engines! {
         let token = text(&terminal.json(&["token", "create", "--name", "web"])["token"]);
         let acknowledged = Mutex::new(Vec::new());
         for _ in 0..if is_exhaustive() { 60 } else { 6 } {
-            let mut up = Server::start(&terminal);
-            let (address, wait) = (up.address, random.duration_below(Duration::from_millis(250)));
+            let mut server = Server::start(&terminal);
+            let (address, wait) = (server.address, random.duration_below(Duration::from_millis(250)));
             thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
@@ -85,7 +84,7 @@ both_engines! {
                 }
                 scope.spawn(|| acknowledged.lock().unwrap().extend(create_notes_over_mcp(&terminal, wait * 2)));
                 thread::sleep(wait);
-                up.kill();
+                server.kill();
             });
             audit(&terminal, &acknowledged.lock().unwrap());
         }
@@ -112,7 +111,7 @@ both_engines! {
             let mut worker = worker(&[]);
             thread::sleep(Duration::from_millis(40) + random.duration_below(Duration::from_millis(600)));
             if round % 2 == 0 {
-                // Alone: what it started sees to its own end.
+                // Only the worker is killed. The scripts that it started run on.
                 worker.0.kill().unwrap();
                 worker.0.wait().unwrap();
             } else {
@@ -120,32 +119,32 @@ both_engines! {
             }
             audit(&terminal, &[]);
         }
-        let _last = worker(&[]);
+        let _last_worker = worker(&[]);
         wait_until("every item is completed", Duration::from_secs(90), || {
             (count(&terminal, "queue_items where status = 'completed'") == items).then_some(())
         });
-        let undone = "queue_items q where not exists (select 1 from run_resources t where t.run_id = q.run_id and t.resource_type = 'note')";
-        assert_eq!((count(&terminal, undone), count(&terminal, "runs where status = 'running'")), (0, 0));
+        let without_note = "queue_items q where not exists (select 1 from run_resources t where t.run_id = q.run_id and t.resource_type = 'note')";
+        assert_eq!((count(&terminal, without_note), count(&terminal, "runs where status = 'running'")), (0, 0));
         audit(&terminal, &[]);
         assert_doctor_findings(&terminal, &[]);
     }
 
-    /// Every stickie is called something else on the board, and whoever tells the folder is killed.
+    /// Each round renames every stickie on the board, and kills the sync that writes the new names to the folder.
     fn interrupted_board_sync_is_completed_by_the_next_sync(terminal: Terminal) {
         let mut random = SeededRandom::new();
         let stickies = 40;
         terminal.json(&["board", "set", "--name", "wall"]);
         let [folder, other] = ["folder", "other"].map(|name| terminal.home.path().join(name));
-        // Whoever renames them has a folder of their own.
+        // The renames are synced from a second folder.
         fs::create_dir(&other).unwrap();
         for number in 0..stickies {
             fs::write(other.join(format!("{number}.stickie.yaml")), format!("name: s{number} 0\nnote: x\n")).unwrap();
         }
         fs::write(other.join("relations.yaml"), "- from: s1 0\n  type: USES\n  to: s2 0\n- from: s2 0\n  type: USES\n  to: s3 0\n").unwrap();
         terminal.json(&["board", "sync", "wall", "--from", "other"]);
-        let began = Instant::now();
+        let started = Instant::now();
         terminal.json(&["board", "export", "wall", "folder"]);
-        let lifetime = began.elapsed();
+        let duration = started.elapsed();
         for round in 1..=if is_exhaustive() { 100 } else { 10 } {
             for number in 0..stickies {
                 let file = other.join(format!("{number}.stickie.yaml"));
@@ -155,9 +154,9 @@ both_engines! {
             assert_eq!(terminal.json(&["board", "sync", "wall", "--from", "other"])["updated"], stickies);
             let mut command = terminal.command(&["board", "sync", "wall", "--to", "folder"]);
             let mut group = ProcessGroup::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
-            group.wait_for_exit(random.duration_below(lifetime));
+            group.wait_for_exit(random.duration_below(duration));
             drop(group);
-            // Nobody edited it: there is nothing to take from it, and what it lacks can be brought.
+            // Nobody edited the folder, so a sync from it changes nothing, and a sync to it completes it.
             let board = terminal.json(&["board", "get", "wall"]);
             let from = terminal.json(&["board", "sync", "wall", "--from", "folder"]);
             assert_eq!((&from["created"], &from["updated"], &from["removed"]), (&json!(0), &json!(0), &json!(0)));
@@ -167,10 +166,10 @@ both_engines! {
             let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
             let mut names: Vec<String> = names.collect();
             names.sort();
-            let mut wanted: Vec<String> = (0..stickies).map(|number| format!("s{number} {round}.stickie.yaml")).collect();
-            wanted.extend(["blackboard.yaml".to_owned(), "relations.yaml".to_owned()]);
-            wanted.sort();
-            assert_eq!(names, wanted);
+            let mut expected: Vec<String> = (0..stickies).map(|number| format!("s{number} {round}.stickie.yaml")).collect();
+            expected.extend(["blackboard.yaml".to_owned(), "relations.yaml".to_owned()]);
+            expected.sort();
+            assert_eq!(names, expected);
         }
         audit(&terminal, &[]);
         assert_doctor_findings(&terminal, &[]);
@@ -179,7 +178,7 @@ both_engines! {
     fn killed_ingest_resumes_where_it_stopped(terminal: Terminal) {
         let mut random = SeededRandom::new();
         let lines = ingest::sample_transcript_lines();
-        let wanted = ingest::record_after_one_ingest(ingest::engine(&terminal), &lines);
+        let expected = ingest::record_after_one_ingest(ingest::engine(&terminal), &lines);
         let folder = ingest::TranscriptFolder::new(&terminal);
         let projects = ingest::projects_folder(&terminal);
         for (agent, line) in &lines {
@@ -192,12 +191,12 @@ both_engines! {
             audit(&terminal, &[]);
         }
         terminal.json(&["ingest", projects.to_str().unwrap()]);
-        snapbox::assert_data_eq!(ingest::record_without_home(&terminal), snapbox::IntoData::raw(wanted));
+        snapbox::assert_data_eq!(ingest::record_without_home(&terminal), snapbox::IntoData::raw(expected));
         audit(&terminal, &[]);
     }
 }
 
-/// A database that is just being made, by a command or by the first event.
+/// The kill hits `init`, or the first hook, while it creates the database.
 #[test]
 fn killed_init_is_completed_by_the_next_command() {
     let mut random = SeededRandom::new();
@@ -206,41 +205,41 @@ fn killed_init_is_completed_by_the_next_command() {
     for round in 0..if is_exhaustive() { 80 } else { 12 } {
         let engine = if round % 4 == 3 { Engine::Postgres } else { Engine::Sqlite };
         let mut terminal = Terminal::uninitialized(engine);
-        // Every other time it is the user's own database, which nobody asks for.
-        let is_own = round % 2 == 0;
-        if is_own {
-            let own = terminal.home.path().join(".local/share/trackway/trackway.db");
-            terminal.database = TestDatabase::external(format!("sqlite:{}", own.display()));
+        // Every other round uses the user's database, which the first hook creates.
+        let is_user_database = round % 2 == 0;
+        if is_user_database {
+            let path = terminal.home.path().join(".local/share/trackway/trackway.db");
+            terminal.database = TestDatabase::external(format!("sqlite:{}", path.display()));
         }
-        let begin = || {
-            let mut command = terminal.command(if is_own { &["hook"] } else { &["init"] });
-            if is_own {
+        let init_command = || {
+            let mut command = terminal.command(if is_user_database { &["hook"] } else { &["init"] });
+            if is_user_database {
                 command.env_remove("TRACKWAY_DB");
             }
             command
         };
-        let mut command = begin();
+        let mut command = init_command();
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut group = ProcessGroup::spawn(&mut command);
         let _ = group.0.stdin.take().unwrap().write_all(event.as_bytes());
         group.wait_for_exit(random.duration_below(Duration::from_millis(250)));
         drop(group);
-        let output = run_command_with_input(begin(), event.as_bytes());
+        let output = run_command_with_input(init_command(), event.as_bytes());
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
         terminal.json(&["note", "create", "--studio", "main", "--title", "x"]);
-        assert_eq!(count(&terminal, "sessions"), i64::from(is_own));
+        assert_eq!(count(&terminal, "sessions"), i64::from(is_user_database));
         audit(&terminal, &[]);
         assert_doctor_findings(&terminal, &[]);
     }
 }
 
-/// As whoever is cut off right before the first person leaves it.
+/// An `init` that is killed before it registers the first person leaves such a database.
 #[test]
 fn hook_registers_the_user_in_a_database_without_persons() {
     let mut terminal = Terminal::uninitialized(Engine::Sqlite);
-    let own = terminal.home.path().join(".local/share/trackway/trackway.db");
-    Store::create(Url::sqlite(&own)).unwrap();
-    terminal.database = TestDatabase::external(format!("sqlite:{}", own.display()));
+    let path = terminal.home.path().join(".local/share/trackway/trackway.db");
+    Store::create(Url::sqlite(&path)).unwrap();
+    terminal.database = TestDatabase::external(format!("sqlite:{}", path.display()));
     let event = json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/", "prompt": "go" });
     let mut command = terminal.command(&["hook"]);
     command.env_remove("TRACKWAY_DB");
@@ -253,7 +252,7 @@ fn acknowledged_note(answer: &Value) -> AcknowledgedWrite {
     AcknowledgedWrite { action: "create_note".to_owned(), subject: text(&answer["id"]).parse().unwrap(), run: None }
 }
 
-/// Makes a note over HTTP; nothing, once nobody answers.
+/// Creates a note over HTTP. Returns `None` once the server no longer answers.
 fn create_note_over_http(address: std::net::SocketAddr, token: &str) -> Option<AcknowledgedWrite> {
     let body = json!({ "studio": "main", "title": "by request" }).to_string();
     let mut stream = std::net::TcpStream::connect(address).ok()?;
@@ -266,50 +265,51 @@ fn create_note_over_http(address: std::net::SocketAddr, token: &str) -> Option<A
     let mut answer = String::new();
     std::io::Read::read_to_string(&mut stream, &mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
-    // Cut off in the middle, it was not answered.
-    let said: Value = serde_json::from_str(body).ok()?;
+    // A truncated answer is no acknowledgement.
+    let body: Value = serde_json::from_str(body).ok()?;
     assert!(head.starts_with("HTTP/1.1 20"), "{answer}");
-    Some(acknowledged_note(&said["data"]))
+    Some(acknowledged_note(&body["data"]))
 }
 
-/// Makes notes over MCP until it is killed.
+/// Creates notes over MCP, kills the server after `wait`, and returns the notes that it acknowledged.
 fn create_notes_over_mcp(terminal: &Terminal, wait: Duration) -> Vec<AcknowledgedWrite> {
     let mut command = terminal.command(&["mcp"]);
     let mut group = ProcessGroup::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
-    let (mut tell, hear) = (group.0.stdin.take().unwrap(), BufReader::new(group.0.stdout.take().unwrap()));
-    let hello = json!({
+    let (mut stdin, stdout) = (group.0.stdin.take().unwrap(), BufReader::new(group.0.stdout.take().unwrap()));
+    let initialize = json!({
         "jsonrpc": "2.0", "id": 0, "method": "initialize",
         "params": { "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } },
     });
-    let mut said = format!("{hello}\n{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let mut requests =
+        format!("{initialize}\n{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     for id in 1..20 {
         let input = json!({ "studio": "main", "title": "by tool" });
         let call = json!({ "name": "act", "arguments": { "action": "create_note", "input": input } });
-        said += &format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call }));
+        requests += &format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call }));
     }
     thread::scope(|scope| {
-        let heard = scope.spawn(|| hear.lines().map_while(Result::ok).collect::<Vec<String>>());
-        // It may be gone before it has heard everything.
-        let _ = tell.write_all(said.as_bytes());
+        let reader = scope.spawn(|| stdout.lines().map_while(Result::ok).collect::<Vec<String>>());
+        // The server may be killed before it has read all requests.
+        let _ = stdin.write_all(requests.as_bytes());
         thread::sleep(wait);
         group.kill();
-        let answers = heard.join().unwrap();
+        let answers = reader.join().unwrap();
         let whole = answers.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let texts = whole.filter_map(|answer| answer["result"]["content"][0]["text"].as_str().map(str::to_owned));
         texts
-            .map(|said| {
-                let (_, data) = said.split_once("```json\n").unwrap_or_else(|| panic!("{said}"));
+            .map(|answer| {
+                let (_, data) = answer.split_once("```json\n").unwrap_or_else(|| panic!("{answer}"));
                 acknowledged_note(&serde_json::from_str(data.rsplit_once("\n```").unwrap().0).unwrap())
             })
             .collect()
     })
 }
 
-fn acknowledged(writers: &[(Writer<'_>, SeededRandom)]) -> Vec<AcknowledgedWrite> {
+fn acknowledged_writes(writers: &[(Writer<'_>, SeededRandom)]) -> Vec<AcknowledgedWrite> {
     writers.iter().flat_map(|(writer, _)| writer.acknowledged.clone()).collect()
 }
 
-/// Whatever was taken by somebody who was killed can be taken by another, once its time is over.
+/// Asserts that items taken by killed processes can be taken again and completed, once their leases have expired.
 fn assert_queue_can_be_emptied(terminal: &Terminal) {
     wait_until("everything in the queue is completed", Duration::from_mins(1), || {
         for taken in terminal.json(&["queue", "take", "--batch", "1000"]).as_array().unwrap() {

@@ -1,4 +1,4 @@
-//! A database that somebody else holds for seconds.
+//! A database that another connection locks for seconds.
 
 use std::{
     thread,
@@ -11,10 +11,10 @@ use trackway_store::Url;
 use super::audit::{audit, connection, count};
 use crate::terminal::{Terminal, both_engines, run_command_with_input};
 
-/// As long as writers wait.
+/// How long a writer waits for a lock before it gives up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Holds what every writer needs, until told otherwise.
+/// Locks what every writer needs, until the connection rolls back or is dropped.
 fn lock_tables(terminal: &Terminal) -> trackway_store::connection::Connection {
     let mut other = connection(terminal);
     other
@@ -45,13 +45,13 @@ both_engines! {
         let (mut lock, started) = (lock_tables(&terminal), Instant::now());
         thread::scope(|scope| {
             let writers: Vec<_> = (0..4).map(|_| scope.spawn(|| terminal.json(&note))).collect();
-            // Who reads does not wait.
+            // Readers do not wait.
             let runs = terminal.json(&["run", "list"]);
             assert!(started.elapsed() < Duration::from_secs(2), "{runs}");
             for number in 1..=3 {
-                let waited = send_write_event(&terminal, number);
-                // 50 ms for the lock; the rest is what a process takes on a machine that is busy with tests.
-                assert!(waited < Duration::from_secs(2), "{waited:?}");
+                let elapsed = send_write_event(&terminal, number);
+                // A hook waits at most 50 ms for the lock. The rest is the start of a process on a busy machine.
+                assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
             }
             thread::sleep(Duration::from_secs(3).saturating_sub(started.elapsed()));
             lock.batch("rollback").unwrap();

@@ -1,9 +1,9 @@
-//! Faults: processes that are killed at any point, disks that are full or read-only, a clock that is set back, a database
-//! that others hold, a server that crashes or cannot be reached. After each: nothing that was acknowledged is lost, and
-//! the record holds together (`audit`).
+//! Faults: processes that are killed at any moment, full and read-only disks, a clock that is set back, a locked
+//! database, and a PostgreSQL server that crashes or cannot be reached. After each fault, every acknowledged write must
+//! still be there, and the record must be consistent (`audit`).
 //!
-//! `TRACKWAY_TEST_ALL=1` makes them long. A failure says its seed; `TRACKWAY_TEST_SEED` goes the same index again, as far as
-//! the machine lets it.
+//! `TRACKWAY_TEST_ALL=1` runs many more rounds. A failed test prints its seed; with `TRACKWAY_TEST_SEED` it makes the
+//! same random choices again. The timing may still differ.
 
 mod audit;
 mod clock;
@@ -22,12 +22,12 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 use trackway_testkit::poll;
 
-/// Whether the long index is wanted.
+/// True if the tests run all rounds instead of a few.
 fn is_exhaustive() -> bool {
     std::env::var_os("TRACKWAY_TEST_ALL").is_some()
 }
 
-/// SeededRandom that can be had again, and says how when the test fails.
+/// A random number generator that prints its seed when the test fails.
 pub struct SeededRandom {
     seed: u64,
     state: u64,
@@ -42,12 +42,12 @@ impl SeededRandom {
         Self { seed, state: seed }
     }
 
-    /// Another one, which goes its own index from here.
+    /// A second generator that continues with numbers of its own.
     fn fork(&mut self) -> Self {
         Self { seed: self.seed, state: self.next() }
     }
 
-    /// A number after the other, by `SplitMix64`.
+    /// The next number, by `SplitMix64`.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -65,7 +65,7 @@ impl SeededRandom {
 }
 
 impl Drop for SeededRandom {
-    #[expect(clippy::print_stderr, reason = "whoever wants the failure again needs it")]
+    #[expect(clippy::print_stderr, reason = "the seed is needed to repeat the failure")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("TRACKWAY_TEST_SEED={}", self.seed);
@@ -73,7 +73,7 @@ impl Drop for SeededRandom {
     }
 }
 
-/// A process with all that it starts: killed together, and not left behind.
+/// A process and all processes that it starts. They are killed together, at the latest on drop.
 struct ProcessGroup(Child);
 
 impl ProcessGroup {
@@ -84,14 +84,14 @@ impl ProcessGroup {
 
     fn kill(&mut self) {
         let leader = Pid::from_child(&self.0);
-        // Fails only where all of them have ended.
+        // Fails only if all processes of the group have ended.
         let _ = kill_process_group(leader, Signal::KILL);
         self.0.wait().unwrap();
     }
 
-    /// Waits for its end, no longer than this. Says with which code, if that came.
-    fn wait_for_exit(&mut self, at_most: Duration) -> Option<i32> {
-        poll(at_most, || self.0.try_wait().unwrap()).map(|status| status.code().unwrap_or(-1))
+    /// Waits until the process ends, and returns its exit code, or `None` after the timeout.
+    fn wait_for_exit(&mut self, timeout: Duration) -> Option<i32> {
+        poll(timeout, || self.0.try_wait().unwrap()).map(|status| status.code().unwrap_or(-1))
     }
 }
 
@@ -101,8 +101,8 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Says why a test cannot be run here.
-#[expect(clippy::print_stderr, reason = "a test that was not run should not look like one that passed")]
-fn print_skip_reason(why: &str) {
-    eprintln!("print_skip_reason: {why}");
+/// Prints why a test is skipped on this machine.
+#[expect(clippy::print_stderr, reason = "a skipped test should not look like one that passed")]
+fn print_skip_reason(reason: &str) {
+    eprintln!("skipped: {reason}");
 }

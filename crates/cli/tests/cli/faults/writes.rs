@@ -1,4 +1,4 @@
-//! The ways to write by a command that make up a day, one after the other, each with how its answer names what it wrote. Others
+//! A cycle of write commands, each with the field of its answer that names the subject of the write. The other commands
 //! are in `further_writes`.
 
 use std::{
@@ -11,15 +11,16 @@ use std::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{SeededRandom, ProcessGroup, audit::AcknowledgedWrite, further_writes::FURTHER_COMMANDS};
+use super::{ProcessGroup, SeededRandom, audit::AcknowledgedWrite, further_writes::FURTHER_COMMANDS};
 use crate::terminal::{Terminal, text};
 
-/// Somebody who writes, and remembers what was acknowledged. What it needs to go on with, it has from answers that came.
+/// Runs write commands and remembers the acknowledged writes. Later commands use ids from the answers of earlier ones.
 pub struct Writer<'a> {
     pub terminal: &'a Terminal,
     name: String,
-    /// Attempts so far, and those of them that make up days.
+    /// The number of attempts. It makes names unique.
     number: usize,
+    /// The number of attempts at commands of the cycle.
     cycle_position: usize,
     run: Option<(Uuid, String)>,
     note: Option<String>,
@@ -29,17 +30,16 @@ pub struct Writer<'a> {
     stickies: Vec<String>,
     taken: Option<Value>,
     pub acknowledged: Vec<AcknowledgedWrite>,
-    /// How long commands took lately that nobody killed: who is killed much later than that is not killed.
+    /// The average duration of recent commands that were not killed. A kill happens within 5/4 of this time.
     typical_duration: Duration,
-    /// What else was acknowledged: each of these is one row.
+    /// Acknowledged writes without an event. Each is a `from` clause that must match one row.
     pub rows: Vec<String>,
 }
 
-/// A command, and what its answer would say.
+/// A command, and how its answer names the subject of the write.
 pub struct Attempt {
     pub arguments: Vec<String>,
     pub action: &'static str,
-    /// Where the answer names what it was about.
     pub subject: Subject,
     pub in_run: bool,
     pub input: Option<Value>,
@@ -48,14 +48,14 @@ pub struct Attempt {
 pub enum Subject {
     Field(&'static str),
     Known(Uuid),
-    /// No event tells of it, but this row does, if there is one.
+    /// No event names the subject. This `from` clause, if given, must match one row.
     Row(Option<String>),
 }
 
-/// What may happen to a command.
+/// When a command is killed.
 pub enum Interruption<'a> {
     Never,
-    /// Is killed at some point, with all it started.
+    /// The kill hits the command and all processes that it started.
     AtRandomMoment(&'a mut SeededRandom),
 }
 
@@ -64,11 +64,10 @@ pub fn attempt(action: &'static str, subject: &'static str, in_run: bool, argume
     Attempt { arguments, action, subject: Subject::Field(subject), in_run, input: None }
 }
 
-/// The ways of a day. The last one is no action: an event of a session.
+/// The number of commands in the cycle. The last one is no action, but a hook event.
 pub const CYCLE_LENGTH: usize = 29;
-/// All ways there are.
+/// The number of all commands.
 pub const COMMAND_COUNT: usize = CYCLE_LENGTH + FURTHER_COMMANDS.len();
-/// Their actions.
 pub const CYCLE_ACTIONS: &[&str] = &[
     "start_run",
     "create_note",
@@ -99,15 +98,15 @@ pub const CYCLE_ACTIONS: &[&str] = &[
     "set_conversation",
     "import_beads",
 ];
-/// How long a command is thought to take before one was seen.
+/// The assumed duration of a command before the first measurement.
 const INITIAL_DURATION: Duration = Duration::from_millis(40);
-/// Characters of a text: enough that SQLite's log is brought into the file now and then.
+/// Texts of this length make SQLite checkpoint its write-ahead log now and then.
 const LONG_TEXT_CHARACTERS: usize = 30_000;
 
 impl<'a> Writer<'a> {
-    /// Makes what the writes are about. Nothing of this is killed.
+    /// Creates the subjects of the commands. These commands are not killed.
     pub fn new(terminal: &'a Terminal, name: &str) -> Self {
-        for prepared in [
+        for arguments in [
             &["workflow", "set", "--name", "ops"][..],
             &["task", "set", "--workflow", "ops", "--variant", "work/again", "--recurring", "true"],
             &["route", "set", "--tag", "work", "--task", "work/again"],
@@ -115,7 +114,7 @@ impl<'a> Writer<'a> {
             &["board", "set", "--name", "wall"],
             &["agent", "set", "--handle", &format!("{name}-bot")],
         ] {
-            terminal.json(prepared);
+            terminal.json(arguments);
         }
         Self {
             terminal,
@@ -139,22 +138,22 @@ impl<'a> Writer<'a> {
         format!("{}-bot", self.name)
     }
 
-    /// A index to write that can be gone now.
+    /// The command at this position of the cycle, or `None` while it lacks an id from an earlier answer.
     fn cycle_attempt(&self, index: usize) -> Option<Attempt> {
-        let new = format!("{}-{}", self.name, self.number);
+        let name = format!("{}-{}", self.name, self.number);
         let run = self.run.as_ref().map(|(run, _)| run.to_string());
         let bot = self.agent();
-        let long = format!("{new} {}", "x".repeat(LONG_TEXT_CHARACTERS));
+        let long = format!("{name} {}", "x".repeat(LONG_TEXT_CHARACTERS));
         Some(match index % CYCLE_LENGTH {
             0 => attempt("start_run", "run_id", false, &["run", "start", "--agent", &bot, "--task", "work/again"]),
-            1 => attempt("create_note", "id", true, &["note", "create", "--studio", "main", "--title", &new]),
+            1 => attempt("create_note", "id", true, &["note", "create", "--studio", "main", "--title", &name]),
             2 => attempt("update_note", "id", true, &["note", "update", self.note.as_ref()?, "--body", &long]),
             3 => attempt("confirm_read", "id", true, &["note", "confirm", self.note.as_ref()?]),
             4 => attempt(
                 "create_decision",
                 "id",
                 true,
-                &["decision", "create", "--studio", "main", "--question", &new, "--option", "a", "--option", "b"],
+                &["decision", "create", "--studio", "main", "--question", &name, "--option", "a", "--option", "b"],
             ),
             5 => {
                 attempt("vote", "id", true, &["decision", "vote", self.decision.as_ref()?, "--option", "a", "--accept"])
@@ -163,7 +162,7 @@ impl<'a> Writer<'a> {
                 "create_commitment",
                 "id",
                 true,
-                &["commitment", "create", "--studio", "main", "--title", &new, "--critical-mass", "3"],
+                &["commitment", "create", "--studio", "main", "--title", &name, "--critical-mass", "3"],
             ),
             7 => attempt("commit", "id", true, &["commitment", "commit", self.commitment.as_ref()?]),
             8 => attempt("send_message", "id", true, &["message", "send", "--body", &long, "--tag", "work"]),
@@ -172,16 +171,16 @@ impl<'a> Writer<'a> {
                 "record_usage",
                 "run_id",
                 true,
-                &["run", "usage", &run?, "--input-tokens", "1", "--message-id", &new],
+                &["run", "usage", &run?, "--input-tokens", "1", "--message-id", &name],
             ),
             11 => attempt("wake_run", "run_id", true, &["run", "wake", &run?]),
             12 => attempt(
                 "update_report",
                 "id",
                 true,
-                &["report", "update", "--one-liner", &new, "--tldr", "t", "--content", "c"],
+                &["report", "update", "--one-liner", &name, "--tldr", "t", "--content", "c"],
             ),
-            13 => attempt("set_stickie", "id", true, &["stickie", "set", "--board", "wall", "--name", &new]),
+            13 => attempt("set_stickie", "id", true, &["stickie", "set", "--board", "wall", "--name", &name]),
             14 => {
                 let [.., from, to] = self.stickies.as_slice() else { return None };
                 attempt(
@@ -192,12 +191,12 @@ impl<'a> Writer<'a> {
                 )
             }
             15 => attempt("end_run", "id", true, &["run", "end", &run?, "--status", "completed"]),
-            16 => attempt("set_role", "id", false, &["role", "set", "--name", &new]),
+            16 => attempt("set_role", "id", false, &["role", "set", "--name", &name]),
             17 => attempt(
                 "set_task",
                 "id",
                 false,
-                &["task", "set", "--workflow", "ops", "--variant", &format!("task/{new}"), "--title", &new],
+                &["task", "set", "--workflow", "ops", "--variant", &format!("task/{name}"), "--title", &name],
             ),
             18 => {
                 let [.., old, newer] = self.tasks.as_slice() else { return None };
@@ -225,21 +224,21 @@ impl<'a> Writer<'a> {
                 let (item, fence) = (text(&taken["id"]), taken["fence"].to_string());
                 attempt("queue_complete", "id", false, &["queue", "complete", "--id", &item, "--fence", &fence])
             }
-            24 => attempt("create_token", "id", false, &["token", "create", "--name", &new]),
+            24 => attempt("create_token", "id", false, &["token", "create", "--name", &name]),
             25 => {
                 let agent = self.terminal.json(&["agent", "get", &bot]);
                 let mut set =
-                    attempt("set_scratchpad", "", false, &["scratchpad", "set", "--agent", &bot, "--content", &new]);
+                    attempt("set_scratchpad", "", false, &["scratchpad", "set", "--agent", &bot, "--content", &name]);
                 set.subject = Subject::Known(text(&agent["id"]).parse().unwrap());
                 set
             }
-            26 => attempt("set_conversation", "id", false, &["conversation", "set", "--title", &new]),
-            27 => self.import_attempt(&new),
+            26 => attempt("set_conversation", "id", false, &["conversation", "set", "--title", &name]),
+            27 => self.import_attempt(&name),
             _ => self.hook_event_attempt(),
         })
     }
 
-    /// Issues of another tracker: all of them, or none.
+    /// An import of two linked issues of another tracker, which must be written completely or not at all.
     fn import_attempt(&self, command: &str) -> Attempt {
         let file = self.terminal.home.path().join(format!("{command}.jsonl"));
         let blocks = json!([{ "issue_id": "i-2", "depends_on_id": "i-1", "type": "blocks" }]);
@@ -257,7 +256,7 @@ impl<'a> Writer<'a> {
         import
     }
 
-    /// The next event of a session: one after the other as a client sends them, with a call of its own each.
+    /// The next hook event of a session, in the order in which a client sends them, each with its own tool call.
     fn hook_event_attempt(&self) -> Attempt {
         let (number, agent) = (self.number, format!("a{}", self.number));
         let call = format!("{}-call-{number}", self.name);
@@ -294,26 +293,26 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes in the next index of the day, and remembers what was acknowledged.
+    /// Runs the next command of the cycle, and remembers an acknowledged write.
     pub fn write(&mut self, interruption: Interruption<'_>) {
         self.cycle_position += 1;
         self.write_with_command(self.cycle_position % CYCLE_LENGTH, interruption);
     }
 
-    /// The same in any of all ways. Says how it ended, if it was begun and not killed.
+    /// Runs the command with this index. Returns its exit code, or `None` if it was skipped or killed.
     pub fn write_with_command(&mut self, index: usize, interruption: Interruption<'_>) -> Option<i32> {
         self.number += 1;
         let attempt = match index.checked_sub(CYCLE_LENGTH).and_then(|further| FURTHER_COMMANDS.get(further)) {
-            Some((_, further)) => further(self, &format!("{}-{}", self.name, self.number)),
+            Some((_, prepare)) => prepare(self, &format!("{}-{}", self.name, self.number)),
             None => self.cycle_attempt(index),
         };
         let attempt = attempt?;
         if attempt.in_run && self.run.is_none() {
             return None;
         }
-        let (code, answer, said) = self.run_attempt(&attempt, interruption);
+        let (code, answer, errors) = self.run_attempt(&attempt, interruption);
         let Some(code) = code else {
-            // Killed: what it said before stands all the same, if it said all of it.
+            // The answer of a killed command is an acknowledgement if it is complete.
             if let Some(answer) = answer {
                 self.record_acknowledgement(&attempt, &answer);
             }
@@ -322,21 +321,27 @@ impl<'a> Writer<'a> {
         match (code, answer) {
             (0, Some(answer)) => self.record_acknowledgement(&attempt, &answer),
             (0, None) if attempt.action == "hook" => self.record_acknowledgement(&attempt, &Value::Null),
-            // One that was killed may have been done: then it cannot be done again, or not by this run.
+            // An earlier command that was killed may have taken effect. Then this one conflicts with it, or its run has
+            // ended.
             (4 | 6, _) => self.discard_stale_state(&attempt),
-            // An event that waits for another that holds the database tells of its session later.
+            // The events of the session may still be in the spool, so that the session is unknown.
             (3, _) if index >= CYCLE_LENGTH => {}
-            _ => panic!("{:?}: {code} {said}", attempt.arguments),
+            _ => panic!("{:?}: {code} {errors}", attempt.arguments),
         }
         Some(code)
     }
 
-    /// Lets the command run, or not to its end: its exit code, its answer and what else it said.
-    fn run_attempt(&mut self, attempt: &Attempt, interruption: Interruption<'_>) -> (Option<i32>, Option<Value>, String) {
+    /// Runs the command and perhaps kills it. Returns the exit code unless it was killed, the answer, and the error
+    /// text.
+    fn run_attempt(
+        &mut self,
+        attempt: &Attempt,
+        interruption: Interruption<'_>,
+    ) -> (Option<i32>, Option<Value>, String) {
         let arguments: Vec<&str> = attempt.arguments.iter().map(String::as_str).collect();
         let mut command = self.terminal.command(&arguments);
-        let (mut out, mut errors) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        command.stdout(Stdio::from(out.try_clone().unwrap())).stderr(Stdio::from(errors.try_clone().unwrap()));
+        let (mut stdout, mut stderr) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        command.stdout(Stdio::from(stdout.try_clone().unwrap())).stderr(Stdio::from(stderr.try_clone().unwrap()));
         if attempt.in_run {
             command.envs(self.run.as_ref().map(|(_, token)| ("TRACKWAY_TOKEN", token)));
         }
@@ -351,57 +356,57 @@ impl<'a> Writer<'a> {
                 command.arg("--json");
             }
         }
-        let lifetime = match interruption {
+        let timeout = match interruption {
             Interruption::Never => Duration::from_mins(1),
             Interruption::AtRandomMoment(random) => random.duration_below(self.typical_duration * 5 / 4),
         };
         let started = Instant::now();
         let mut group = ProcessGroup::spawn(&mut command);
-        let code = group.wait_for_exit(lifetime.saturating_sub(started.elapsed()));
+        let code = group.wait_for_exit(timeout.saturating_sub(started.elapsed()));
         if code.is_some() {
             self.typical_duration = (self.typical_duration * 3 + started.elapsed()) / 4;
         }
         group.kill();
-        let mut said = [String::new(), String::new()];
-        for (file, text) in [&mut out, &mut errors].into_iter().zip(&mut said) {
+        let mut texts = [String::new(), String::new()];
+        for (file, text) in [&mut stdout, &mut stderr].into_iter().zip(&mut texts) {
             file.seek(SeekFrom::Start(0)).unwrap();
             file.read_to_string(text).unwrap();
         }
-        let [said, errors] = said;
-        let answer = serde_json::from_str::<Value>(&said).ok().map(|answer| answer["data"].clone());
-        (code, answer, errors)
+        let [stdout, stderr] = texts;
+        let answer = serde_json::from_str::<Value>(&stdout).ok().map(|answer| answer["data"].clone());
+        (code, answer, stderr)
     }
 
     fn record_acknowledgement(&mut self, attempt: &Attempt, answer: &Value) {
-        let one = if answer.is_array() { &answer[0] } else { answer };
+        let row = if answer.is_array() { &answer[0] } else { answer };
         let subject = match &attempt.subject {
             Subject::Row(row) => return self.rows.extend(row.clone()),
             Subject::Known(id) => *id,
-            // Nothing was ready.
-            Subject::Field(_) if attempt.action == "queue_take" && one.is_null() => return,
-            Subject::Field(field) => text(&one[field]).parse().unwrap(),
+            // No item was ready.
+            Subject::Field(_) if attempt.action == "queue_take" && row.is_null() => return,
+            Subject::Field(field) => text(&row[field]).parse().unwrap(),
         };
-        // What is there already is not written again, and says so.
-        if one["new"] == false || one["duplicate"] == true {
+        // The command found its subject already written, and wrote nothing.
+        if row["new"] == false || row["duplicate"] == true {
             return;
         }
         let run = self.run.as_ref().filter(|_| attempt.in_run).map(|(run, _)| *run);
         self.acknowledged.push(AcknowledgedWrite { action: attempt.action.to_owned(), subject, run });
         match attempt.action {
-            "start_run" => self.run = Some((subject, text(&one["token"]))),
+            "start_run" => self.run = Some((subject, text(&row["token"]))),
             "end_run" => self.run = None,
             "create_note" => self.note = Some(subject.to_string()),
             "create_decision" => self.decision = Some(subject.to_string()),
             "create_commitment" => self.commitment = Some(subject.to_string()),
-            "set_task" => self.tasks.push(text(&one["variant"])),
+            "set_task" => self.tasks.push(text(&row["variant"])),
             "set_stickie" => self.stickies.push(subject.to_string()),
-            "queue_take" => self.taken = Some(one.clone()),
+            "queue_take" => self.taken = Some(row.clone()),
             "queue_complete" => self.taken = None,
             _ => {}
         }
     }
 
-    /// What it went by does not hold any more.
+    /// Discards remembered ids that a conflict has shown to be stale.
     fn discard_stale_state(&mut self, attempt: &Attempt) {
         match attempt.action {
             "queue_complete" => self.taken = None,

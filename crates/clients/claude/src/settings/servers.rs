@@ -136,7 +136,7 @@ mod tests {
         let another = "{\n\"mcpServers\": {\"trackway\": {\"command\": \"docker\"}}}";
         assert_eq!(error_of(another), "line 2, column 28: another server already has the name \"trackway\"");
         assert_eq!(disconnect(another).unwrap(), another);
-        assert!(error_of("{// mine\n}").contains("not a comment"));
+        assert!(error_of("{// mine\n}").contains("found a comment"));
     }
 
     proptest! {

@@ -16,10 +16,11 @@ use trackway_domain::{
     kind,
     queue::DEFAULT_MAX_STEPS,
 };
+use uuid::Uuid;
 
 use crate::{
     connection::Engine,
-    error::Result,
+    error::{Error, Result},
     params, row,
     sql::{Param, ToParam, list},
     store::Writer,
@@ -253,19 +254,50 @@ impl TakeRequest {
     }
 }
 
-impl Writer<'_> {
-    /// In optimistic mode, acquires the lock that [`Writer::insert_item_by_variant`] needs to look up the task itself. Returns
-    /// false in checked mode: the caller then has to look up the task first.
-    pub fn prepare_insert_by_variant(&mut self) -> Result<bool> {
-        if self.mode.optimistic {
-            self.lock_live_versions_shared()?;
+/// A task that has a live version.
+#[derive(Debug, Clone, Copy)]
+pub struct RunnableTask {
+    pub id: Id<kind::Task>,
+    pub role: Option<Id<kind::Role>>,
+}
+
+/// Inserts queue items. In optimistic mode, the statement that inserts a single item can also look up its task, which
+/// saves a round trip.
+#[derive(Debug, Default)]
+pub struct ItemInsert {
+    /// The variant of the task that the insert statement looks up.
+    variant: Option<String>,
+}
+
+impl ItemInsert {
+    /// Determines the task of the only item. In optimistic mode, returns a placeholder, and [`ItemInsert::insert`] looks
+    /// up the task by its variant. In checked mode, calls `look_up`.
+    pub fn task_of_single_item<E: From<Error>>(
+        &mut self,
+        write: &mut Writer<'_>,
+        variant: &str,
+        look_up: impl FnOnce(&mut Writer<'_>) -> std::result::Result<RunnableTask, E>,
+    ) -> std::result::Result<RunnableTask, E> {
+        if !write.mode.optimistic {
+            return look_up(write);
         }
-        Ok(self.mode.optimistic)
+        write.lock_live_versions_shared()?;
+        self.variant = Some(variant.to_owned());
+        Ok(RunnableTask { id: Uuid::nil().into(), role: None })
     }
 
+    pub fn insert(&self, write: &mut Writer<'_>, items: &[QueueItem]) -> Result<()> {
+        match (&self.variant, items) {
+            (Some(variant), [item]) => write.insert_item_by_variant(item, variant),
+            _ => write.insert_all(items),
+        }
+    }
+}
+
+impl Writer<'_> {
     /// Adds an item for the task with this variant, and with the role of that task by default. The transaction fails if
     /// the task does not exist or has no current version.
-    pub fn insert_item_by_variant(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
+    fn insert_item_by_variant(&mut self, item: &QueueItem, variant: &str) -> Result<()> {
         static SQL: LazyLock<String> = LazyLock::new(|| {
             let columns = QueueItem::COLUMNS;
             let task =

@@ -94,7 +94,7 @@ table! {
         description: Option<String>,
         background: bool,
         #[serde(rename = "agent_id")] matched_agent_id: Option<String>,
-        evidence: Option<Evidence>,
+        #[serde(flatten, serialize_with = "trackway_domain::enums::serialize_with_kind")] evidence: Option<Evidence>,
         /// Whether the match is tentative: better evidence replaces it.
         tentative: bool,
         status: Option<String>,
@@ -109,7 +109,7 @@ table! {
         #[serde(skip)] spawn_id: Id<kind::Spawn>,
         #[serde(skip)] tenant_id: TenantId,
         agent_id: String,
-        evidence: Evidence,
+        #[serde(flatten, serialize_with = "trackway_domain::enums::serialize_with_kind")] evidence: Evidence,
         tentative: bool,
         created_at: Time,
         withdrawn_at: Option<Time>,

@@ -1,22 +1,20 @@
-//! `trackway connect` and `trackway disconnect`: add our hooks and our MCP server to a client's settings, or write them as
-//! a plugin.
+//! Adds our hooks and our MCP server to the settings of one client, and removes them.
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
 };
 
-use clap::ArgMatches;
-use serde_json::{Value, json};
+use serde_json::json;
 use similar::TextDiff;
 use trackway_capture::{
     client::Client,
     connection::{HookSettings, Scope, SettingsError},
     program,
 };
-use trackway_clients::CLIENTS;
-use trackway_domain::{Error as Rule, enums::Memory};
+use trackway_domain::enums::Memory;
 
+use super::Target;
 use crate::{
     dispatch::CommandOutcome,
     failure::Failure,
@@ -25,7 +23,7 @@ use crate::{
     settings_file::{self, BackupAction, Change, PlannedFile, SettingsFile},
 };
 
-fn scope_name(scope: Scope) -> &'static str {
+pub fn scope_name(scope: Scope) -> &'static str {
     match scope {
         Scope::Project => "project",
         Scope::User => "user",
@@ -39,58 +37,36 @@ fn other_scope(scope: Scope) -> Scope {
     }
 }
 
-/// The scope in the arguments, or else the project if the current directory is in one.
-fn scope_of(matches: &ArgMatches) -> Scope {
-    let project = matches.get_flag("project");
-    let user = matches.get_flag("user") || location::project_top().is_none();
-    if user && !project { Scope::User } else { Scope::Project }
-}
-
-/// The client that the command line names, with the arguments of its subcommand.
-fn client_of(matches: &ArgMatches) -> Result<(&'static dyn Client, &ArgMatches), Failure> {
-    let (name, matches) = matches.subcommand().unwrap_or(("", matches));
-    let client = CLIENTS.0.iter().find(|client| client.command_name() == name);
-    Ok((*client.ok_or_else(|| Rule::usage("no client given"))?, matches))
-}
-
 /// The top directory of the project, or else the current directory.
 fn project() -> Result<PathBuf, Failure> {
     Ok(location::project_top().map_or_else(env::current_dir, Ok)?)
 }
 
-fn hooks_file(client: &dyn Client, scope: Scope) -> Result<PathBuf, Failure> {
+pub fn hooks_file(client: &dyn Client, scope: Scope) -> Result<PathBuf, Failure> {
     Ok(client.connection().hooks_file(scope, &project()?)?)
 }
 
-fn servers_file(client: &dyn Client, scope: Scope) -> Result<PathBuf, Failure> {
+pub fn servers_file(client: &dyn Client, scope: Scope) -> Result<PathBuf, Failure> {
     Ok(client.connection().servers_file(scope, &project()?)?)
 }
 
-/// The existing settings files of the project and the user, with their clients.
-pub fn settings_files() -> Vec<(&'static dyn Client, PathBuf)> {
-    let of_client = |client: &&'static dyn Client| {
-        let client = *client;
-        let files = [Scope::Project, Scope::User].into_iter().filter_map(move |scope| hooks_file(client, scope).ok());
-        files.map(move |file| (client, file))
-    };
-    CLIENTS.0.iter().flat_map(of_client).filter(|(_, path)| path.is_file()).collect()
+/// The options of `connect`.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectOptions {
+    pub memory: Option<Memory>,
+    /// Whether to add the MCP server.
+    pub with_server: bool,
 }
 
 /// Adds our hooks and our server to the settings.
-pub fn connect(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
-    let (client, matches) = client_of(matches)?;
+pub fn connect(target: &Target, options: ConnectOptions, dry_run: bool) -> Result<CommandOutcome, Failure> {
+    let Target { client, version, scope } = *target;
     let connection = client.connection();
-    let memory = matches.get_one::<Memory>("memory").copied();
-    let dry_run = matches.get_flag("dry_run");
-    if let Some(folder) = matches.try_get_one::<PathBuf>("plugin").ok().flatten() {
-        return write_plugin(client, folder, memory.unwrap_or_default(), dry_run);
-    }
-    let scope = scope_of(matches);
+    let memory = options.memory;
     let path = hooks_file(client, scope)?;
     let program = program::stable_path()?;
-    let hook_settings =
-        HookSettings { program: program.clone(), memory: Memory::default(), client: connection.version() };
-    let servers = if matches.get_flag("no_mcp") { None } else { Some(servers_file(client, scope)?) };
+    let hook_settings = HookSettings { program: program.clone(), memory: Memory::default(), client: version };
+    let servers = if options.with_server { Some(servers_file(client, scope)?) } else { None };
     let with_server = |file: &SettingsFile| {
         let is_there = connection.has_server(file.text()).map_err(|why| file.invalid(&why))?;
         let text = connection.add_server(file.text(), &program).map_err(|why| file.invalid(&why))?;
@@ -145,12 +121,10 @@ pub fn connect(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
 }
 
 /// Removes our hooks and our server from the settings.
-pub fn disconnect(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
-    let (client, matches) = client_of(matches)?;
+pub fn disconnect(target: &Target, dry_run: bool) -> Result<CommandOutcome, Failure> {
+    let Target { client, scope, .. } = *target;
     let connection = client.connection();
-    let scope = scope_of(matches);
     let path = hooks_file(client, scope)?;
-    let dry_run = matches.get_flag("dry_run");
     let servers = servers_file(client, scope)?;
     let without_server = |file: &SettingsFile| without_entries(file, |text| connection.remove_server(text));
     change_file(&servers, true, without_server)?;
@@ -158,11 +132,14 @@ pub fn disconnect(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let mut outcome = hooks_outcome(client, scope, &path, disconnect_result(&change), &change, dry_run);
     let change = change_file(&servers, dry_run, without_server).map_err(|why| roll_back(why, &path, &change))?;
     add_server_outcome(&mut outcome, &servers, disconnect_result(&change), &change);
-    outcome.remarks.extend(connected_elsewhere(client, scope, &path).map(|file| {
-        let (name, flag) = (client.command_name(), scope_name(other_scope(scope)));
-        format!("note: {} is still connected; to disconnect it: trackway disconnect {name} --{flag}", file.display())
-    }));
     Ok(outcome)
+}
+
+/// A note about the settings of the other scope, if they are still connected.
+pub fn still_connected(&Target { client, scope, .. }: &Target) -> Option<String> {
+    let file = connected_elsewhere(client, scope, &hooks_file(client, scope).ok()?)?;
+    let (name, flag) = (client.command_name(), scope_name(other_scope(scope)));
+    Some(format!("note: {} is still connected; to disconnect it: trackway disconnect {name} --{flag}", file.display()))
 }
 
 /// Plans a file without our entries.
@@ -204,7 +181,7 @@ fn connected_elsewhere(client: &dyn Client, scope: Scope, path: &Path) -> Option
 }
 
 /// Changes a file. With `dry_run`, only computes the change.
-fn change_file(
+pub fn change_file(
     path: &Path,
     dry_run: bool,
     plan: impl Fn(&SettingsFile) -> Result<PlannedFile, Failure>,
@@ -272,61 +249,8 @@ fn add_server_outcome(outcome: &mut CommandOutcome, path: &Path, result: &str, c
 }
 
 /// A unified diff.
-fn difference(path: &Path, before: Option<&str>, after: Option<&str>) -> String {
+pub fn difference(path: &Path, before: Option<&str>, after: Option<&str>) -> String {
     let named = |text: Option<&str>| text.map_or("/dev/null".to_owned(), |_| path.display().to_string());
     let diff = TextDiff::from_lines(before.unwrap_or_default(), after.unwrap_or_default());
     diff.unified_diff().header(&named(before), &named(after)).to_string()
-}
-
-/// Writes the plugin. Keeps other files in its folder, and rejects a folder with another plugin.
-fn write_plugin(client: &dyn Client, folder: &Path, memory: Memory, dry_run: bool) -> Result<CommandOutcome, Failure> {
-    let plugin = client.connection().plugin(memory);
-    let plugin = plugin.ok_or_else(|| Rule::usage(format!("{} does not support plugins", client.display_name())))?;
-    let manifest = SettingsFile::read(&folder.join(plugin.manifest))?;
-    if let Some(text) = &manifest.text {
-        let name =
-            serde_json::from_str::<Value>(text).ok().and_then(|manifest| manifest["name"].as_str().map(str::to_owned));
-        if name.as_deref() != Some(plugin.name) {
-            let name = name.map_or("another plugin".to_owned(), |name| format!("the plugin {name:?}"));
-            return Err(Rule::conflict(format!("{} contains {name}", folder.display()))
-                .hint("use another folder")
-                .into());
-        }
-    }
-    let mut files = Vec::new();
-    let mut diff = String::new();
-    let mut result = "unchanged";
-    for (file, text) in plugin.files {
-        let path = folder.join(file);
-        let planned = |_: &SettingsFile| Ok(PlannedFile { text: Some(text.clone()), backup: BackupAction::Keep });
-        let change = change_file(&path, dry_run, planned)?;
-        if !change.is_empty() {
-            result = "written";
-            diff.push_str(&difference(&path, change.before.as_deref(), change.after.as_deref()));
-        }
-        files.push(path.display().to_string());
-    }
-    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    let data = json!({
-        "client": client.command_name(),
-        "scope": "plugin",
-        "file": folder.display().to_string(),
-        "outcome": result,
-        "files": files,
-        "command": client.connection().command(&plugin.hooks),
-        "memory": plugin.hooks.memory,
-        "events": client.connection().events(&plugin.hooks).0,
-    });
-    let mut outcome = CommandOutcome::new(data, Layout::Connection);
-    if dry_run {
-        outcome.is_dry_run = true;
-        if !diff.is_empty() {
-            outcome.data["diff"] = json!(diff);
-            outcome.layout = Layout::Field("diff");
-        }
-    }
-    if !program::is_on_path() {
-        outcome.remarks.push("note: the plugin runs `trackway`, which is not in your PATH".to_owned());
-    }
-    Ok(outcome)
 }

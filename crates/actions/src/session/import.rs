@@ -1,12 +1,8 @@
-//! Imports sessions that other tools recorded. Each tool has one file here, which interprets its record, and one in the
-//! store's `foreign` module, which reads it.
+//! Imports sessions that other tools recorded. Each tool has one file in `import`, which interprets its record, and one
+//! in the store's `foreign` module, which reads it.
 //!
 //! An import only adds unknown facts. It withdraws nothing and creates no runs. Only hooks and transcripts know the
 //! runs of a session. They update the imported rows, whether they are recorded before or after the import.
-
-mod nagger;
-
-pub use nagger::ImportNagger;
 
 use std::collections::HashSet;
 
@@ -39,51 +35,51 @@ pub struct SessionImportResult {
     pub notices: Vec<String>,
     /// True if the import wrote anything.
     #[serde(skip)]
-    changed: bool,
+    pub(crate) changed: bool,
 }
 
 /// A session as the other tool recorded it.
 #[derive(Debug)]
-struct ImportedSession {
-    client: &'static str,
-    session_id: String,
-    started_at: Time,
-    transcript_path: Option<String>,
-    subagents: Vec<ImportedSubagent>,
-    spawns: Vec<ImportedSpawn>,
+pub(crate) struct ImportedSession {
+    pub client: &'static str,
+    pub session_id: String,
+    pub started_at: Time,
+    pub transcript_path: Option<String>,
+    pub subagents: Vec<ImportedSubagent>,
+    pub spawns: Vec<ImportedSpawn>,
 }
 
 #[derive(Debug)]
-struct ImportedSubagent {
-    agent_id: String,
-    agent_type: Option<String>,
-    role: Option<String>,
-    role_source: Option<RoleSource>,
+pub(crate) struct ImportedSubagent {
+    pub agent_id: String,
+    pub agent_type: Option<String>,
+    pub role: Option<String>,
+    pub role_source: Option<RoleSource>,
     /// Line of the subagent's spawn in the transcript, from 1.
-    task_match_index: Option<i64>,
-    started_at: Time,
-    stopped_at: Option<Time>,
+    pub task_match_index: Option<i64>,
+    pub started_at: Time,
+    pub stopped_at: Option<Time>,
 }
 
 #[derive(Debug)]
-struct ImportedSpawn {
-    tool_use_id: Option<String>,
+pub(crate) struct ImportedSpawn {
+    pub tool_use_id: Option<String>,
     /// True if no other spawn without a call id has this prompt.
-    has_unique_prompt: bool,
+    pub has_unique_prompt: bool,
     /// Line in the session's transcript, from 1.
-    index: i64,
-    subagent_type: Option<String>,
-    role: Option<(String, SpawnRoleSource)>,
-    prompt_hash: Option<String>,
-    created_at: Time,
-    matched: Option<ImportedMatch>,
+    pub index: i64,
+    pub subagent_type: Option<String>,
+    pub role: Option<(String, SpawnRoleSource)>,
+    pub prompt_hash: Option<String>,
+    pub created_at: Time,
+    pub matched: Option<ImportedMatch>,
 }
 
 #[derive(Debug)]
-struct ImportedMatch {
-    agent_id: String,
-    evidence: Evidence,
-    at: Time,
+pub(crate) struct ImportedMatch {
+    pub agent_id: String,
+    pub evidence: Evidence,
+    pub at: Time,
 }
 
 /// Whether, and in which session, a spawn is already recorded.
@@ -95,7 +91,7 @@ enum KnownSpawn {
 
 /// Imports one session and adds the new rows to the result. Returns the number of spawns that were skipped because the
 /// session repeats the calls of another one.
-fn import_session(
+pub(crate) fn import_session(
     context: &Context,
     write: &mut Writer<'_>,
     session: &ImportedSession,
@@ -157,14 +153,37 @@ fn import_session(
 impl SessionRecorder<'_, '_> {
     /// Adds a subagent, or completes a recorded one. Returns true if the subagent is new.
     fn import_subagent(&mut self, imported: &ImportedSubagent) -> Result<bool> {
-        let (before, new) = self.find_or_create_subagent(&imported.agent_id, imported.started_at)?;
+        // `import_role` imports the other fields after the spawns.
+        let ImportedSubagent {
+            agent_id,
+            agent_type,
+            role: _,
+            role_source,
+            task_match_index: _,
+            started_at,
+            stopped_at,
+        } = imported;
+        let (before, new) = self.find_or_create_subagent(agent_id, *started_at)?;
         let subagent = Subagent {
-            agent_type: before.agent_type.clone().or_else(|| imported.agent_type.clone()),
-            started_at: before.started_at.min(imported.started_at),
-            stopped_at: before.stopped_at.max(imported.stopped_at),
+            id: before.id,
+            tenant_id: before.tenant_id,
+            session_id: before.session_id,
+            agent_id: before.agent_id.clone(),
+            agent_type: before.agent_type.clone().or_else(|| agent_type.clone()),
+            role: before.role.clone(),
             // Only the other tool knows whether it matched the subagent at its start or later.
-            role_source: if new { imported.role_source } else { before.role_source },
-            ..before.clone()
+            role_source: if new { *role_source } else { before.role_source },
+            task_match_index: before.task_match_index,
+            depth: before.depth,
+            parent_agent_id: before.parent_agent_id.clone(),
+            spawnable: before.spawnable,
+            prompt_hash: before.prompt_hash.clone(),
+            started_by: before.started_by.clone(),
+            tagged_role: before.tagged_role.clone(),
+            started_at: before.started_at.min(*started_at),
+            stopped_at: before.stopped_at.max(*stopped_at),
+            cleared_at: before.cleared_at,
+            shell_at: before.shell_at,
         };
         if subagent != before {
             self.save_subagent(subagent)?;

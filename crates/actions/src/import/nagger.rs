@@ -17,11 +17,13 @@ use trackway_store::{
     foreign::nagger::{self, KNOWN_VERSION, NaggerDatabase},
 };
 
-use super::{ImportedMatch, ImportedSession, ImportedSpawn, ImportedSubagent, SessionImportResult, import_session};
 use crate::{
     action::{Action, ActionOutcome, Resource},
     context::Context,
     error::Result,
+    session::import::{
+        ImportedMatch, ImportedSession, ImportedSpawn, ImportedSubagent, SessionImportResult, import_session,
+    },
     touched::NoTouches,
 };
 
