@@ -40,7 +40,7 @@ pub fn measure(databases: &Databases) -> BenchResult<()> {
     // Close the database, as on a user's machine: each process is the first to open the file and the last to close it.
     drop(core);
     let trackway = process::trackway_binary()?;
-    let Url::Sqlite(file) = database.url() else { return Err("a SQLite database is a file".into()) };
+    let Url::Sqlite(file) = database.url() else { return Err("expected a SQLite file".into()) };
     let url = format!("sqlite:{}", file.display());
     let with_database = |name, words: &[&str]| Candidate {
         name,

@@ -80,7 +80,7 @@ pub fn measure(databases: &Databases, peers: &HookPeers) -> BenchResult<()> {
     let env = BenchEnv::create(databases.create(Engine::Sqlite, "hook")?)?;
     let BenchEnv { core, database, .. } = env;
     drop(core);
-    let Url::Sqlite(file) = database.url() else { return Err("a SQLite database is a file".into()) };
+    let Url::Sqlite(file) = database.url() else { return Err("expected a SQLite file".into()) };
     let folder = directory.join(".claude/projects/-work-unit");
     std::fs::create_dir_all(&folder)?;
     let env = HookEnv {
@@ -203,7 +203,7 @@ fn spool_folder(database: &Url) -> PathBuf {
 }
 
 fn count_subagents(database: &Url) -> BenchResult<usize> {
-    let Url::Sqlite(file) = database else { return Err("a SQLite database is a file".into()) };
+    let Url::Sqlite(file) = database else { return Err("expected a SQLite file".into()) };
     let rows = Connection::sqlite(file, false)?.query::<(i64,)>("select count(*) from subagents", &[])?;
     Ok(rows.first().map_or(0, |(count,)| usize::try_from(*count).unwrap_or_default()))
 }

@@ -34,7 +34,7 @@ pub struct IngestOptions {
     /// Megabytes of transcripts, one measurement each
     #[arg(long, value_name = "MB", value_delimiter = ',', default_value = "50,100,200,400")]
     megabytes: Vec<u64>,
-    /// How often each size is ingested
+    /// Number of times to ingest each size
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Path of `ccusage` to compare with [default: not measured]

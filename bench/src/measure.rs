@@ -29,7 +29,7 @@ impl Samples {
     }
 }
 
-/// How many calls a measurement makes.
+/// The number of calls of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Repetitions {
     /// Calls whose time is discarded.

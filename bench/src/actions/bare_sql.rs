@@ -27,7 +27,7 @@ impl BareWriter {
         let driver = match database.url() {
             Url::Sqlite(file) => match Connection::sqlite(&file, false)? {
                 Connection::Sqlite(connection) => Driver::Sqlite(connection),
-                Connection::Postgres(_) => return Err("a file is opened by SQLite".into()),
+                Connection::Postgres(_) => return Err("expected a SQLite connection".into()),
             },
             Url::Postgres(url) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -34,7 +34,7 @@ enum ActionKind {
     },
 }
 
-/// What one round writes, and how.
+/// The writes of one round.
 #[derive(Debug, Clone, Copy)]
 struct ActionWorkload {
     kind: ActionKind,

@@ -11,7 +11,7 @@ use crate::{
     measure::time_once,
 };
 
-/// How pgbench sends the statements to PostgreSQL.
+/// The protocol by which pgbench sends the statements to PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// Each statement is prepared once, as Trackway does.
@@ -30,7 +30,7 @@ impl Protocol {
 
     /// SQL that returns the taken ids in the form that the next statement needs: a parameter value, or a quoted
     /// literal.
-    fn ids(self) -> &'static str {
+    fn ids_sql(self) -> &'static str {
         match self {
             Self::Prepared => "coalesce(cast(array_agg(id) as text), '{}')",
             Self::Simple => "quote_literal(coalesce(cast(array_agg(id) as text), '{}'))",
@@ -78,7 +78,7 @@ fn postgres(databases: &Databases, workload: QueueWorkload, protocol: Protocol) 
     }
 }
 
-/// Runs pgbench and returns the seconds it elapsed, without the time to connect.
+/// Runs pgbench and returns the elapsed seconds, without the time to connect.
 fn pgbench(
     databases: &Databases,
     database: &Database,
@@ -89,7 +89,7 @@ fn pgbench(
 ) -> BenchResult<f64> {
     let Database::Server { url, .. } = database else { return Err("pgbench needs a server".into()) };
     let file = databases.directory().join("bare.sql");
-    fs::write(&file, script.replace("BATCH", &workload.batch.to_string()).replace("IDS", protocol.ids()))?;
+    fs::write(&file, script.replace("BATCH", &workload.batch.to_string()).replace("IDS", protocol.ids_sql()))?;
     let output = Command::new(find_pgbench()?)
         .args(["--no-vacuum", "--jobs=2"])
         .arg(format!("--protocol={}", protocol.name()))
@@ -123,11 +123,11 @@ const SQLITE_TABLE: &str = "create table bare (id integer primary key, task text
 
 fn sqlite(databases: &Databases, workload: QueueWorkload) -> BenchResult<f64> {
     let database = databases.create(Engine::Sqlite, "bare")?;
-    let Database::File(file) = &database else { return Err("a SQLite database is a file".into()) };
+    let Database::File(file) = &database else { return Err("expected a SQLite file".into()) };
     Connection::sqlite(file, true)?.batch(SQLITE_TABLE)?;
     let open = |_| match Connection::sqlite(file, false)? {
         Connection::Sqlite(connection) => Ok(std::sync::Mutex::new(connection)),
-        Connection::Postgres(_) => Err("a file is opened by SQLite".into()),
+        Connection::Postgres(_) => Err("expected a SQLite connection".into()),
     };
     let workers = (0..workload.workers).map(open).collect::<BenchResult<Vec<_>>>()?;
     let worker = |number: usize| workers[number].lock().map_err(|_| "a worker panicked");

@@ -31,7 +31,7 @@ pub struct TrackwayQueue {
     pub env: BenchEnv,
 }
 
-/// Which call completes an item.
+/// The call that completes an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompletionMode {
     /// A separate call.

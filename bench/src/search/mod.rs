@@ -66,7 +66,7 @@ pub fn measure(databases: &Databases, options: &SearchOptions) -> BenchResult<()
 fn measure_searches(databases: &Databases, options: &SearchOptions) -> BenchResult<()> {
     let env = BenchEnv::create(databases.create(Engine::Sqlite, "search")?)?;
     let (elapsed, ()) = time_once(|| fill(&env, options))?;
-    let Url::Sqlite(file) = env.database.url() else { return Err("a SQLite database is a file".into()) };
+    let Url::Sqlite(file) = env.database.url() else { return Err("expected a SQLite file".into()) };
     println!(
         "\n{} messages with {} different bodies of about 40 words on SQLite, sent through the write path, {BATCH} per \
          transaction: {}, {} per second; the file has {} MB. The searches run in this process and return 20 hits each. \

@@ -26,8 +26,8 @@ use fill::History;
 
 pub const HEADING: &str = "## touches: `made` and `why` as the touches table grows";
 const REPETITIONS: Repetitions = Repetitions { warm_up: 500, count: 2_000 };
-/// First draw of the notes that are asked about by short id. The notes asked about by full id are in the caches
-/// already.
+/// First draw for the queries by short id. Its notes differ from those of the queries by full id, which are in the
+/// caches already.
 const SHORT_ID_DRAWS: usize = 1_000_000;
 const SMALLEST: u64 = 10_000;
 const GROWTH_MAX: f64 = 2.0;
@@ -45,7 +45,7 @@ const QUERIES: [&str; 7] = [
     "run tree RUN",
 ];
 
-/// How far the touches table grows
+/// Sizes of the touches table
 #[derive(Debug, clap::Args)]
 pub struct TouchesOptions {
     /// Number of touches at the end, on SQLite

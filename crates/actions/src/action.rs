@@ -53,7 +53,7 @@ pub trait Action: DeserializeOwned + schemars::JsonSchema + clap::Args + 'static
         next
     }
 
-    /// Performs several actions. Actions that often come by the hundred override this to write in bulk.
+    /// Performs several actions. Actions that callers execute by the hundred override this to write in bulk.
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<ActionOutcome<Self>>> {
         actions.iter().map(|action| action.perform(context, write)).collect()
     }

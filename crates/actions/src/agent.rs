@@ -177,7 +177,7 @@ fn parse_capabilities(given: Vec<String>) -> Result<Option<Vec<String>>> {
 fn require_no_parent_cycle(write: &mut Writer<'_>, agent: &Agent) -> Result<()> {
     let mut above = agent.parent_id;
     if above.is_some() {
-        // The check reads rows that concurrent transactions may change, so they take turns.
+        // The lock serialises these transactions, because the check reads rows that the others may change.
         write.lock_catalog()?;
     }
     while let Some(parent) = above {

@@ -36,7 +36,7 @@ pub struct Core {
     store: Store,
 }
 
-/// How to end a transaction without errors. A dry run is rolled back.
+/// The end of a transaction without errors. A dry run is rolled back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finish {
     Commit,

@@ -59,7 +59,7 @@ impl Error {
         matches!(self, Self::Store(trackway_store::Error::PreconditionFailed(_)))
     }
 
-    /// True if another writer was first. A retry of the whole transaction may succeed.
+    /// True if another writer committed a conflicting change first. A retry of the whole transaction may succeed.
     pub(crate) fn is_write_conflict(&self) -> bool {
         use trackway_store::Error as Store;
         matches!(self, Self::Store(Store::WriteConflict(_) | Store::Duplicate(_)))

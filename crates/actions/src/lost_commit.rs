@@ -7,7 +7,7 @@ use std::{
 
 use trackway_store::{Result, Writer, params, tables::NewEvent};
 
-/// How long to retry reaching a server.
+/// Maximum time for attempts to reach a server.
 const RETRY_FOR: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// Number of latest events to search. The event was appended just now.

@@ -20,7 +20,7 @@ pub const MAIN_STUDIO: &str = "main";
 /// The handle of the agent that takes queue items which name no agent.
 pub const WORKER: &str = "worker";
 
-/// What [`Core::init_tenant`] created.
+/// The parts of a tenant that [`Core::init_tenant`] created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitResult {
     /// The tenant and all its parts.

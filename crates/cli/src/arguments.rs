@@ -53,7 +53,7 @@ const ORDER: &[&str] = &[
     "demo",
     "up",
     "open",
-    // Questions about the record
+    // Queries
     "status",
     "why",
     "made",
@@ -120,7 +120,7 @@ const ORDER: &[&str] = &[
 
 const ABOUT: &str = "The system of record for agent work";
 
-/// Which commands to build completely.
+/// The commands to build completely.
 #[derive(Debug, Clone)]
 enum GrammarScope {
     Full,

@@ -41,7 +41,7 @@ pub struct ModelConfig {
     pub url: Option<String>,
     /// API key. An environment variable is safer than this file.
     pub key: Option<String>,
-    /// Name of the model, for agents that name none.
+    /// Name of the model, for agents without a model of their own.
     pub name: Option<String>,
     /// Whether to stream answers [default: true].
     pub stream: Option<bool>,
@@ -107,7 +107,7 @@ impl Config {
         })?;
         for (name, directories) in [("exclude", &mut config.exclude), ("trust", &mut config.trust)] {
             for directory in directories {
-                *directory = whole(directory).ok_or_else(|| {
+                *directory = absolute_path(directory).ok_or_else(|| {
                     Rule::usage(format!(
                         "{}: {name} contains {}, which is not an absolute path",
                         path.display(),
@@ -122,7 +122,7 @@ impl Config {
 }
 
 /// Makes a path that begins with `~` absolute. None if the path is relative.
-fn whole(directory: &Path) -> Option<PathBuf> {
+fn absolute_path(directory: &Path) -> Option<PathBuf> {
     let whole = match directory.strip_prefix("~") {
         Ok(below) => etcetera::choose_base_strategy().ok()?.home_dir().join(below),
         Err(_) => directory.to_path_buf(),

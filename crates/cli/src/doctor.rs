@@ -29,11 +29,11 @@ use crate::{
     render::Layout,
 };
 
-/// How many of the newest sessions to check.
+/// The number of newest sessions to check.
 const SESSIONS_MAX: i64 = 50;
-/// How much newer than the last hook event a transcript may be, in seconds.
+/// A transcript may be newer than the last hook event by this number of seconds.
 const HOOK_DELAY_MAX_S: i64 = 60;
-/// How old a spooled event or an expired lease may be, in seconds.
+/// Maximum age of a spooled event or an expired lease, in seconds.
 const EVENT_AGE_MAX_S: i64 = 60;
 /// Free disk space that is required: enough for the writes of a busy day and a backup.
 const FREE_BYTES_MIN: u64 = 200 << 20;
@@ -163,8 +163,8 @@ fn schema_finding(missing: MissingPart) -> Finding {
     }
 }
 
-/// An index that cannot be recreated: while the unique index was missing, duplicates were written, or the database role
-/// lacks the permission.
+/// The finding for an index that cannot be recreated: duplicates were written while the unique index was missing, or
+/// the database role lacks the permission.
 fn recreate_failure(why: String) -> Finding {
     Finding {
         check: "schema",
@@ -190,12 +190,12 @@ fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Fai
     let count = questions::count_expired_leases(read, until)?;
     Ok((count > 0).then(|| Finding {
         check: "leases",
-        problem: format!("{count} queue items have an expired lease: their workers are gone"),
+        problem: format!("{count} queue items have an expired lease: their workers have stopped"),
         fix: "return them to the queue: trackway doctor --fix (the next worker does the same)".to_owned(),
     }))
 }
 
-/// When hooks were added to the settings: the oldest modification time of a settings file with our hooks.
+/// The time at which hooks were added to the settings: the oldest modification time of a settings file with our hooks.
 pub fn connected_since() -> Option<Time> {
     connected_settings().filter_map(|(_, path)| modified_at(&path)).min()
 }

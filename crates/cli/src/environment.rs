@@ -70,7 +70,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ),
     (MODEL_URL, "URL of the model's API, for example `http://localhost:11434/v1`; for `anthropic` without the `/v1`."),
     (MODEL_KEY, "API key for the model."),
-    (MODEL, "Name of the model, for agents that name none."),
+    (MODEL, "Name of the model, for agents without a model of their own."),
     (MODEL_STREAM, "`off` disables streaming of the model's answers."),
     (
         MODEL_CONTEXT,

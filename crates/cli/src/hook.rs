@@ -47,7 +47,7 @@ pub fn command() -> Command {
                 .value_name("WHO")
                 .value_parser(clap::value_parser!(Memory))
                 .default_value("subagents")
-                .help("Which agents to prompt for their scratchpad when they stop"),
+                .help("Agents to prompt for their scratchpad when they stop"),
         )
 }
 
@@ -91,7 +91,7 @@ pub fn hook(whole: &ArgMatches, matches: &ArgMatches) -> CommandOutcome {
 }
 
 /// Records one event from standard input, and returns the text to print. Without a client's name, the event is from the
-/// first client: the hooks that earlier versions installed name none.
+/// first client, because the hooks that earlier versions installed do not name a client.
 fn take(client: Option<&str>, memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<String> {
     let known = match client {
         Some(name) => CLIENTS.by_command_name(name),

@@ -70,7 +70,7 @@ fn read_file(path: &Path, limit: Limit) -> Result<String, Failure> {
         return Err(Rule::usage(format!("{name:?} is a directory")).into());
     }
     if metadata.len() > limit.bytes() {
-        return Err(limit.exceeded(&name));
+        return Err(limit.exceeded_error(&name));
     }
     read_limited(&name, file, limit)
 }
@@ -91,7 +91,7 @@ impl Limit {
         }
     }
 
-    fn exceeded(self, name: &str) -> Failure {
+    fn exceeded_error(self, name: &str) -> Failure {
         let limit = match self {
             Self::Bytes(bytes) => format!("{bytes} bytes"),
             Self::Characters(characters) => format!("{characters} characters"),
@@ -112,10 +112,10 @@ fn read_limited(name: &str, from: impl Read, limit: Limit) -> Result<String, Fai
     let mut bytes = Vec::new();
     from.take(limit.bytes() + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit.bytes() {
-        return Err(limit.exceeded(name));
+        return Err(limit.exceeded_error(name));
     }
     let text = decode(bytes).ok_or_else(|| Rule::usage(format!("{name} is not text in UTF-8")))?;
-    if text.len() as u64 > limit.bytes() { Err(limit.exceeded(name)) } else { Ok(text) }
+    if text.len() as u64 > limit.bytes() { Err(limit.exceeded_error(name)) } else { Ok(text) }
 }
 
 /// Decodes UTF-8, UTF-16 with a byte order mark, or XML in its declared encoding.

@@ -23,14 +23,14 @@ pub fn command() -> Command {
     Command::new("mcp")
         .about("Run an MCP server on standard input and output")
         .long_about(
-            "Run an MCP server on standard input and output.\n\nAgent clients start this command; `trackway connect CLIENT` adds it to the settings of a client. With TRACKWAY_TOKEN you act as the agent of that run, otherwise as yourself. The server stops when its input ends. `trackway up` serves the same at /mcp.",
+            "Run an MCP server on standard input and output.\n\nAgent clients start this command; `trackway connect CLIENT` adds it to the settings of a client. With TRACKWAY_TOKEN you act as the agent of that run, otherwise as yourself. The server stops when its input ends. `trackway up` also serves MCP, at /mcp.",
         )
 }
 
 /// Runs the server until standard input ends.
 pub fn mcp(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    // Dropped after the runtime: a connection to PostgreSQL must not be closed inside an async runtime.
+    // The database must be dropped after the runtime, because a PostgreSQL connection must not be closed inside one.
     let opened = Arc::new(OpenedDatabase::default());
     let result = runtime.block_on(mcp::stdio::serve(mcp::Mcp::new(authenticator(matches.clone(), opened.clone()))));
     // Do not wait for the thread that is blocked reading standard input.
@@ -88,7 +88,7 @@ fn find_session_run(core: &Core, person: Context) -> Result<(Context, Option<Str
     let why = match core.find_acting_run(&person, client.name(), &session)? {
         ActingRun::One(run) => {
             let remark = format!(
-                "Identified by session {session}, which {} passed to this server: one run is open in it.",
+                "Identified by session {session}, which {} passed to this server: exactly one run is open in that session.",
                 client.display_name()
             );
             return Ok((*run, Some(remark)));
@@ -99,7 +99,7 @@ fn find_session_run(core: &Core, person: Context) -> Result<(Context, Option<Str
         }
         ActingRun::NoneOpen => format!("no run is open in session {session}"),
         ActingRun::Several(count) => {
-            format!("{count} runs are open in session {session}, and Trackway cannot tell which one this is")
+            format!("{count} runs are open in session {session}, and Trackway cannot tell which of them you are")
         }
     };
     let remark = format!("You act as this person: {why}. To act as the agent of a claimed task, pass its `run_token`.");

@@ -12,7 +12,7 @@ use trackway_store::{Store, Url};
 
 use crate::{config::ModelConfig, environment};
 
-/// The model and pages for agents, or why there is no model. `site` is called only if a model is configured.
+/// The model and pages for agents, or the reason why there is no model. `site` is called only if a model is configured.
 pub fn backend(config: &ModelConfig, site: impl FnOnce() -> Result<Site, String>) -> Result<AgentBackend, String> {
     create_backend(settings(config, |name| env::var(name).ok().filter(|value| !value.is_empty()))?, site()?)
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// The suffix of a file's backup.
 const BACKUP_SUFFIX: &str = ".trackway-backup";
-/// How often to retry when another program writes the file at the same time.
+/// Maximum number of attempts when another program writes the file at the same time.
 const WRITE_ATTEMPTS_MAX: usize = 5;
 /// Maximum length of a chain of symbolic links.
 const LINKS_MAX: usize = 32;

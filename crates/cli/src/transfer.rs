@@ -39,7 +39,7 @@ pub fn commands() -> [Command; 4] {
             .about("Restore a backup into a new or empty database")
             .arg(file_argument("Backup file of either engine")),
         Command::new("export")
-            .about("Write all data as JSON lines; same as backup")
+            .about("Write all data as JSON lines. A backup has the same format")
             .arg(file_argument("Output file, or - for standard output")),
         Command::new("move")
             .about("Copy all data to another database of either engine, and verify the copy")
@@ -131,28 +131,28 @@ fn spool_standard_input() -> Result<File, Failure> {
 
 /// The progress of a copy, on a terminal.
 struct ProgressLine {
-    shown: Option<Instant>,
+    last_shown_at: Option<Instant>,
     is_terminal: bool,
 }
 
 impl ProgressLine {
     fn new() -> Self {
-        Self { shown: None, is_terminal: io::stderr().is_terminal() }
+        Self { last_shown_at: None, is_terminal: io::stderr().is_terminal() }
     }
 
     fn show(&mut self, table: &str, rows: i64) {
-        let is_recent = self.shown.is_some_and(|shown| shown.elapsed() < Duration::from_millis(100));
+        let is_recent = self.last_shown_at.is_some_and(|at| at.elapsed() < Duration::from_millis(100));
         if !self.is_terminal || is_recent {
             return;
         }
-        self.shown = Some(Instant::now());
+        self.last_shown_at = Some(Instant::now());
         let _ = write!(io::stderr(), "\r\u{1b}[2K{table}: {rows} rows");
     }
 }
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {
-        if self.shown.is_some() {
+        if self.last_shown_at.is_some() {
             let _ = write!(io::stderr(), "\r\u{1b}[2K");
         }
     }

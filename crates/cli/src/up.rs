@@ -41,7 +41,7 @@ const OPEN_FILES_MAX: u64 = 8_192;
 const RESERVED_FILES: u64 = 256;
 /// The timeout for checking a login link with the server.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long connections may take to close when the server stops.
+/// Time for connections to close when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn listen() -> Arg {
@@ -219,13 +219,14 @@ fn address(matches: &ArgMatches) -> Result<SocketAddr, Failure> {
     address.ok_or_else(|| Rule::usage("--listen must be ADDRESS:PORT").into())
 }
 
-/// Checks that the server uses the same database: only then it knows the link. A HEAD request does not use up the link.
+/// Checks that the server uses the same database: only then is the link valid there. A HEAD request does not use up the
+/// link.
 fn check_server(mut server: &TcpStream, address: SocketAddr, url: &str) -> Result<(), Failure> {
     let path = url.find("/login").map_or("/login", |start| &url[start..]);
     server.set_read_timeout(Some(SERVER_TIMEOUT))?;
     let host = format!("localhost:{}", address.port());
     let mut status = String::new();
-    // A failure leaves the status empty: then another program is listening at the address.
+    // Ignore errors: the status is then empty, as from another program that listens at the address.
     let _ = write!(server, "HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
         .and_then(|()| BufReader::new(server).read_line(&mut status));
     match status.split(' ').nth(1) {

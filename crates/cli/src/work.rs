@@ -34,7 +34,7 @@ use crate::{
 const LEASE_SECONDS: i64 = 60;
 /// The default timeout.
 const TIMEOUT: &str = "1h";
-/// How long running tasks may continue after the worker was asked to stop.
+/// Default time for running tasks to finish after the worker was asked to stop.
 const GRACE: &str = "30s";
 
 pub fn command() -> Command {
@@ -65,9 +65,9 @@ pub fn arguments() -> Vec<Arg> {
             .long("lease")
             .value_name("SECONDS")
             .value_parser(clap::value_parser!(i64).range(1..=queue::LEASE_SECONDS_MAX))
-            .help("Lease duration in seconds: how long after its last heartbeat other workers may take the items of this one [default: 60]"),
-        duration_argument("timeout", TIMEOUT, "Timeout of tasks that set none"),
-        duration_argument("grace", GRACE, "How long running tasks may continue after the worker was asked to stop"),
+            .help("Lease duration in seconds. Other workers may take an item this long after the worker's last heartbeat [default: 60]"),
+        duration_argument("timeout", TIMEOUT, "Timeout of tasks without a timeout of their own"),
+        duration_argument("grace", GRACE, "Time for running tasks to finish after the worker was asked to stop"),
     ]
 }
 

@@ -3,5 +3,5 @@
 use trackway_capture::client::Clients;
 use trackway_client_claude::ClaudeCode;
 
-/// All supported clients. The first one is the default where no client is named.
+/// All supported clients. The first one is the default.
 pub const CLIENTS: Clients = Clients(&[&ClaudeCode]);

@@ -379,7 +379,7 @@ closed_enum! {
 }
 
 impl Evidence {
-    /// The same evidence in words that fit every agent client.
+    /// The kind of this evidence, in words that fit every agent client.
     pub fn kind(self) -> EvidenceKind {
         match self {
             Self::PostToolUse => EvidenceKind::HookResult,
@@ -455,7 +455,7 @@ closed_enum! {
 closed_enum! {
     /// The evidence that a command made a commit, from the weakest to the best.
     pub enum CommitEvidence {
-        /// The commit was there after the command, but not at the last look before it.
+        /// The commit existed after the command, but not at the last check before the command.
         Found = "found",
         /// The commit appeared while the command ran.
         Appeared = "appeared",
@@ -494,7 +494,7 @@ closed_enum! {
 }
 
 impl ItemStatus {
-    /// Whether nothing more will happen to the item.
+    /// Whether no agent will take the item any more, unless a person requeues it.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }

@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
     fn end(&mut self) {
         self.open.pop();
         match self.case.take() {
-            Some((case, depth)) if self.open.len() == depth => self.cases.push(finished(case)),
+            Some((case, depth)) if self.open.len() == depth => self.cases.push(cleaned_case(case)),
             case => {
                 self.is_in_failure &= case.as_ref().is_some_and(|(_, depth)| self.open.len() > *depth + 1);
                 self.case = case;
@@ -227,7 +227,7 @@ fn milliseconds(seconds: &str) -> Option<i64> {
 
 /// Cleans the texts of a test case. Cuts texts that are too long instead of failing, because runners can write long
 /// ones.
-fn finished(case: Case) -> Case {
+fn cleaned_case(case: Case) -> Case {
     let cut_line = |line: &str, max: usize| text::cut(&text::clean_line(line), max - 1);
     let error = case.error.map(|error| text::cut(text::clean(&error).trim(), text::TEXT_MAX - 1));
     let file = case.file.map(|file| cut_line(&file, text::PATH_MAX));

@@ -190,8 +190,8 @@ pub struct TranscriptProgress {
     pub path: String,
     pub identity: String,
     pub agent: Option<String>,
-    /// The byte offset at which this part begins. The store compares it with its own, in case another reader was
-    /// faster.
+    /// The byte offset at which this part begins. It must equal the stored read position, unless another reader has
+    /// stored the part already.
     pub from: i64,
     pub to: i64,
     /// Whether the reader started from the beginning again, because the file shrank or was replaced.

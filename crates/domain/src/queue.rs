@@ -56,7 +56,7 @@ impl FromStr for FencedItem {
         match parts.map(|(id, fence)| (id, fence.trim().parse())) {
             Some((id, Ok(fence))) => Ok(Self { id: Ref::new(id.trim()), fence }),
             _ => Err(Error::usage(format!("{text:?} is not a queue item with its fence, such as 1f2e3d4c:1"))
-                .hint("the answer to taking an item contains its id and its fence")),
+                .hint("the result of taking an item contains its id and its fence")),
         }
     }
 }

@@ -60,8 +60,8 @@ impl SearchQuery {
             terms.extend(parse_term(token, is_prefix).filter(|term| !terms.contains(term)));
         }
         match terms.len() {
-            0 if text.trim().is_empty() => Err(Error::usage("the search is empty").hint(SYNTAX)),
-            0 => Err(Error::usage(format!("the search {text:?} has no letter or digit")).hint(SYNTAX)),
+            0 if text.trim().is_empty() => Err(Error::usage("the search is empty").hint(SYNTAX_HINT)),
+            0 => Err(Error::usage(format!("the search {text:?} has no letter or digit")).hint(SYNTAX_HINT)),
             1..=TERMS_MAX => Ok(Self { terms }),
             many => Err(Error::usage(format!("the search has {many} words and phrases, the limit is {TERMS_MAX}"))),
         }
@@ -118,7 +118,7 @@ impl SearchQuery {
     }
 }
 
-const SYNTAX: &str = "search for words, \"phrases\" and prefixes*";
+const SYNTAX_HINT: &str = "search for words, \"phrases\" and prefixes*";
 
 fn unclosed_quote_error(rest: &str) -> Error {
     Error::usage(format!("the quotation mark before {:?} is not closed", rest.trim_start_matches('"')))
@@ -134,8 +134,9 @@ fn parse_term(token: &str, is_prefix: bool) -> Option<Term> {
     });
     let mut is_prefix = is_prefix;
     if words.last()?.1 == WordForm::Ending {
-        // In a script without spaces, a text may continue where the query ends. So drop the word for the last
-        // character, or make it a prefix if the query has no other: the single character may begin a pair.
+        // In a script without spaces, a matching text may continue after the last character of the query, which is then
+        // no `Ending` in the text. Drop the ending if the pair before it contains the character. A single character has
+        // no such pair: search for it as a prefix, which also matches the pairs that begin with it.
         match words.len().checked_sub(2).map(|before| words[before].1) {
             Some(WordForm::Pair) => {
                 words.pop();

@@ -31,7 +31,7 @@ pub enum AgentSelection {
 pub(crate) struct ServedAgent {
     /// None for the worker itself.
     pub agent: Option<String>,
-    /// Which items without an agent to take as well.
+    /// The items without an agent that are also taken.
     pub unassigned: UnassignedFilter,
 }
 
@@ -55,7 +55,7 @@ pub fn check(core: &Core, context: &Context, settings: &Settings) -> Result<()> 
 }
 
 impl Settings {
-    /// Why agents with this runner cannot run here, if they cannot.
+    /// The reason why agents with this runner cannot run here, or `None` if they can.
     pub(crate) fn unavailable_reason(&self, runner: Runner) -> Option<&str> {
         match runner.driver() {
             Driver::Model => self.backend.as_ref().err().map(String::as_str),

@@ -16,7 +16,7 @@ use crate::executor::ExecutionEnd;
 #[derive(Debug, Clone)]
 pub struct LaunchableClient {
     pub client: &'static dyn Client,
-    /// Why the client cannot be started here, if it cannot.
+    /// The reason why the client cannot be started here, or `None` if it can.
     pub unavailable_reason: Option<String>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn cost_actions(run: Id<kind::Run>, report: Option<&ClientReport>, mo
     report.costs.iter().map(row).collect()
 }
 
-/// Takes how the run ended from the client's report. `name` is the client's display name.
+/// Converts the client's report into the end of the run. `name` is the client's display name.
 pub(crate) fn end_from_report(
     end: ExecutionEnd,
     report: Option<&ClientReport>,

@@ -139,7 +139,7 @@ impl Execution<'_> {
         let start = shell::ScriptStart {
             assignment,
             program: &self.settings.program,
-            run: self.taken.run_id.to_string(),
+            run_id: self.taken.run_id.to_string(),
             environment,
             timeout: self.settings.timeout,
         };
@@ -151,7 +151,7 @@ impl Execution<'_> {
     }
 
     fn run_by_client(&self, name: &str, context: &Context, assignment: &Assignment) -> Result<ExecutionEnd> {
-        let acting = self.acting()?;
+        let acting = self.acting_agent()?;
         let (client, launcher) = match client::find(&self.settings.clients, name) {
             Ok(found) => found,
             Err(error) => return Ok(self.unavailable(context, error)),
@@ -200,7 +200,7 @@ impl Execution<'_> {
         self.retry(|| spend_limit_reached(self.core, context, acting))
     }
 
-    fn acting(&self) -> Result<ActingAgent> {
+    fn acting_agent(&self) -> Result<ActingAgent> {
         let run = self.taken.run_id;
         let acting = self.read(|reader| Ok(assignment::acting_agent(reader, run)?))?;
         Ok(acting.ok_or_else(|| Rule::not_found("the agent of the run no longer exists"))?)
@@ -212,8 +212,8 @@ impl Execution<'_> {
             Err(error) => return Ok(self.unavailable(&context, error).into()),
         };
         let run = self.taken.run_id;
-        let acting = self.acting()?;
-        // Read before the wake prompt, so that a change between the two is detected as another run's.
+        let acting = self.acting_agent()?;
+        // Read the revision before the wake prompt, so that a change between the two counts as a change by another run.
         let revision = self.retry(|| scratchpad_of(self.core, &context, &acting))?.revision;
         let wake = self.wake(&context);
         let timeout = assignment.timeout.and_then(|timeout| u64::try_from(timeout.seconds()).ok());

@@ -1,4 +1,4 @@
-//! How an execution ends, and how the worker asks a running job to stop.
+//! The outcome of an execution, and the worker's requests to a running job to stop.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -122,7 +122,7 @@ fn max_steps_reached(steps: i64) -> String {
     format!("Reached maximum steps ({steps}) without completing task")
 }
 
-/// What the worker asks of a running job. Later variants take precedence.
+/// The worker's request to a running job. Later variants take precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobRequest {
     Continue,

@@ -11,7 +11,7 @@ pub const OUTPUT_CHARACTERS_MAX: usize = 1_000_000;
 const TAIL_BYTES: usize = 4_000;
 /// Bytes after which a chunk is complete.
 const CHUNK_BYTES: usize = 16_000;
-/// How long a smaller chunk waits for more output.
+/// The time for which a smaller chunk waits for more output.
 const CHUNK_WAIT: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]

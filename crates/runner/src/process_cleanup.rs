@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// The environment variable that holds the run, in every process that the run starts.
 pub const RUN_VARIABLE: &str = "TRACKWAY_RUN";
 
-/// How often to search again for processes that started during the last search.
+/// Maximum number of searches. Each one looks for processes that started during the previous one.
 const ROUNDS: usize = 20;
 
 pub fn signal_group(leader: u32, signal: Signal) {
@@ -36,8 +36,8 @@ pub fn kill_descendants() {
     repeat_until_none(|| tree::kill(|_| true));
 }
 
-/// Kills adopted orphans with their descendants. They are told apart by their group: processes that a worker starts
-/// itself are in its own group, processes that a script starts are not.
+/// Kills adopted orphans with their descendants. An orphan is recognised by its process group: processes that a worker
+/// starts itself are in the worker's group, processes that a script starts are not.
 pub fn kill_adopted() {
     let own = rustix::process::getpgrp().as_raw_nonzero().get();
     repeat_until_none(|| tree::kill(|child| child.group != own));

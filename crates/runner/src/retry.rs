@@ -12,11 +12,11 @@ use crate::executor::{JobControl, JobRequest};
 /// The first and the longest delay between two tries.
 pub(crate) const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// How long a job that must stop keeps retrying.
+/// The time for which a job that must stop continues to retry.
 const RETRY_TIME_WHEN_STOPPING: Duration = Duration::from_secs(5);
 
-/// Repeats a call until it succeeds or fails permanently. Gives up after `lease_seconds`, or after five seconds once the
-/// job must stop.
+/// Repeats a call until it succeeds or fails permanently. Gives up after `lease_seconds`, or after five seconds once
+/// the job must stop.
 pub(crate) fn retry<T>(lease_seconds: i64, control: &JobControl, mut call: impl FnMut() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let lease = Duration::from_secs(u64::try_from(lease_seconds).unwrap_or(1));

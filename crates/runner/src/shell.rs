@@ -23,24 +23,24 @@ use crate::{
     supervise::{self, GRACE},
 };
 
-/// The shell of tasks that name none.
+/// The shell of tasks without a shell of their own.
 const DEFAULT_SHELL: &str = "sh";
-/// How often a job checks whether it must stop.
+/// The interval at which a job checks whether it must stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Chunks of output that may arrive after the script has ended: those in the channel and in the pipe.
 const LAST_CHUNKS_MAX: usize = 64;
 /// Characters of output at the end of an error.
-const ERROR_TAIL: usize = 500;
+const ERROR_TAIL_CHARS: usize = 500;
 
 #[derive(Debug)]
 pub struct ScriptStart<'a> {
     pub assignment: &'a Assignment,
     /// The `trackway` binary, which supervises the script.
     pub program: &'a Path,
-    pub run: String,
+    pub run_id: String,
     /// Additional environment variables.
     pub environment: Vec<(&'static str, OsString)>,
-    /// The timeout of tasks that set none.
+    /// The timeout of tasks without a timeout of their own.
     pub timeout: Duration,
 }
 
@@ -97,7 +97,7 @@ fn start_script(start: &ScriptStart<'_>, script: &str) -> Result<RunningScript, 
         .args(assignment.shell.as_deref().unwrap_or(DEFAULT_SHELL).split_whitespace())
         .arg(&script_file)
         .envs(start.environment.iter().map(|(name, value)| (*name, value)))
-        .env(process_cleanup::RUN_VARIABLE, &start.run)
+        .env(process_cleanup::RUN_VARIABLE, &start.run_id)
         .stdin(Stdio::piped())
         .stdout(writer)
         .stderr(errors);
@@ -212,10 +212,10 @@ fn wait_for_end(
     (end, output_text)
 }
 
-/// Kills processes of the script, in case its supervisor was killed before it did.
+/// Kills the remaining processes of the script, because its supervisor may have been killed before it killed them.
 fn kill_leftovers(start: &ScriptStart<'_>) {
     process_cleanup::kill_adopted();
-    process_cleanup::kill_processes_of_run(&start.run);
+    process_cleanup::kill_processes_of_run(&start.run_id);
 }
 
 fn last_line(output: &str) -> Option<String> {
@@ -225,7 +225,7 @@ fn last_line(output: &str) -> Option<String> {
 /// An error with the end of the script's output, which usually contains the reason.
 fn with_tail(error: &str, output: &str) -> String {
     let length = output.chars().count();
-    let tail: String = output.chars().skip(length.saturating_sub(ERROR_TAIL)).collect();
+    let tail: String = output.chars().skip(length.saturating_sub(ERROR_TAIL_CHARS)).collect();
     match tail.trim() {
         "" => error.to_owned(),
         tail => format!("{error}\n{tail}"),

@@ -26,7 +26,7 @@ pub const COMMAND: &str = "supervise";
 /// Prefix of the folder that contains a script and its input.
 pub const FOLDER_PREFIX: &str = "trackway-run-";
 
-/// How long a script may take to end after SIGTERM.
+/// Time for a script to end after SIGTERM.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// The exit code of a shell that cannot start a command.

@@ -32,9 +32,9 @@ use crate::{
     retry::RETRY_DELAY,
 };
 
-/// How often an idle worker checks the queue, in case a notification was lost.
+/// The interval at which an idle worker checks the queue, in case a notification was lost.
 const QUEUE_POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// How often a worker checks whether its jobs were cancelled, in case a notification was lost.
+/// The interval at which a worker checks whether its jobs were cancelled, in case a notification was lost.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// A worker that serves everyone reloads the list of agents at most this often.
 const AGENTS_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,19 +47,19 @@ pub struct Settings {
     /// Whether to stop when no item is ready.
     pub once: bool,
     pub lease_seconds: i64,
-    /// The timeout of tasks that set none.
+    /// The timeout of tasks without a timeout of their own.
     pub timeout: Duration,
-    /// How long jobs may continue after the worker was asked to stop.
+    /// Time for jobs to finish after the worker was asked to stop.
     pub grace: Duration,
     pub on_stop: OnStop,
     /// The path of the `trackway` binary.
     pub program: PathBuf,
-    /// The model and pages of agents, or why they are unavailable.
+    /// The model and pages of agents, or the reason why they are unavailable.
     pub backend: Result<AgentBackend, String>,
     pub clients: Vec<LaunchableClient>,
 }
 
-/// What to do with unfinished jobs when the worker stops.
+/// The treatment of unfinished jobs when the worker stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
     /// Return their items to the queue, so that another worker takes them.
@@ -115,7 +115,7 @@ pub enum WorkerEvent<'a> {
 /// Receives the events of a worker. Several threads call it.
 pub type EventHandler<'a> = &'a (dyn Fn(&WorkerEvent<'_>) + Sync);
 
-/// How many items a worker took, and how they ended.
+/// The number of items that a worker took, in total and by outcome.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub taken: usize,
@@ -217,8 +217,10 @@ fn forward_notifications(core: &Core, sender: Sender<WorkerMessage>, worker: Wea
                     let notified = listener.wait(QUEUE_POLL_INTERVAL);
                     // A timeout needs no message: the worker polls by itself. A lost connection does, because
                     // notifications may have been lost with it.
-                    let has_news = !matches!(notified, Ok(false));
-                    if worker.strong_count() == 0 || (has_news && sender.send(WorkerMessage::QueueChanged).is_err()) {
+                    let should_notify = !matches!(notified, Ok(false));
+                    if worker.strong_count() == 0
+                        || (should_notify && sender.send(WorkerMessage::QueueChanged).is_err())
+                    {
                         return;
                     }
                     if notified.is_err() {
@@ -243,9 +245,9 @@ struct Worker<'a> {
     jobs: HashMap<Id<kind::Run>, RunningJob>,
     /// The delay before the next database call, while the database is unavailable.
     retry_delay: Option<Duration>,
-    /// When the worker last checked whether its jobs were cancelled.
+    /// The time of the last check whether jobs were cancelled.
     cancel_checked_at: Instant,
-    /// When to end the jobs, after a `Stop` message.
+    /// The time at which to end the jobs, after a `Stop` message.
     stop_at: Option<Instant>,
     served: Vec<ServedAgent>,
     agents_checked_at: Option<Instant>,

@@ -33,7 +33,7 @@ pub enum PageRef {
     Detail(&'static Noun, String),
 }
 
-/// What a path addresses on a page.
+/// The part of a page that a path addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Page,

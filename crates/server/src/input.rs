@@ -55,7 +55,7 @@ pub fn field_type(field: &Value) -> FieldType {
     }
 }
 
-/// How to treat a field whose text is empty.
+/// The treatment of a field whose text is empty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EmptyText<'a> {
     /// Like a missing field: a form sends all its fields, also those that nobody filled in.

@@ -1,4 +1,4 @@
-//! The kinds of things that have pages: a list, and a page for each thing.
+//! The kinds of things that have pages. Most kinds have a list, and a page for each thing.
 
 #[derive(Debug, PartialEq)]
 pub struct Noun {
@@ -12,8 +12,8 @@ pub struct Noun {
     pub show_verb: Option<&'static str>,
     /// The verb of the view that lists the things. None: there is no list.
     pub list_verb: Option<&'static str>,
-    /// Actions of other nouns that the page of one thing offers, with the field that the page fills in (or an empty
-    /// string).
+    /// Actions of other nouns that the page of one thing offers. The second text is the parameter that the page sets to
+    /// this thing, or empty if there is none.
     pub related_actions: &'static [(&'static str, &'static str)],
     /// Nouns whose lists are shown on the page of one thing, with the list parameter that filters by this thing.
     pub nested_lists: &'static [(&'static str, &'static str)],

@@ -16,7 +16,7 @@ use crate::format::Format;
 /// A rendered page, ready to be sent.
 pub type RenderedPage = http::Response<Bytes>;
 
-/// How long a page may be served from the cache. Pages also depend on the clock: they show times, and tokens expire.
+/// Maximum age of a cached page. Pages also depend on the clock: they show times, and tokens expire.
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// Maximum number of cached pages, and the maximum size of one.
 const PAGES_MAX: usize = 256;
@@ -48,8 +48,8 @@ impl fmt::Debug for PageCache {
     }
 }
 
-/// The newest known version of a database server. Requests that arrive while one of them asks the server wait for its
-/// next answer and share it, so that they occupy only one thread.
+/// The newest known version of a database server. Requests that arrive during a query for the version wait for the next
+/// query and share its result, so that they occupy only one thread.
 #[derive(Debug, Default)]
 pub struct VersionCache(tokio::sync::Mutex<Option<(Instant, DataVersion)>>);
 

@@ -337,7 +337,7 @@ impl RunningClient {
         let content = json!([{ "type": "text", "text": prompt }]);
         let line = json!({ "type": "user", "message": { "role": "user", "content": content } });
         let stdin = self.stdin.as_mut().expect("standard input is open");
-        // If the client has exited, its exit status tells.
+        // Ignore errors: the write fails only if the client has exited, which its exit status shows.
         let _ = writeln!(stdin, "{line}");
     }
 

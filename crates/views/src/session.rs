@@ -337,8 +337,8 @@ pub fn session_agent_state(
     };
     let spawned = match agent {
         None => "true",
-        // An unmatched spawn of the same type counts too: it may have started this subagent, although nothing tells yet
-        // which of several subagents it started.
+        // An unmatched spawn of the same type counts too: it may have started this subagent, although no evidence of a
+        // match is recorded yet.
         Some(_) => {
             "exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = e.id and (s.matched_agent_id = b.agent_id
              or s.matched_agent_id is null and s.error is null and b.spawnable and coalesce(s.subagent_type, b.agent_type) = b.agent_type))"

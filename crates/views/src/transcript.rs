@@ -4,11 +4,13 @@ use serde_json::Value;
 use trackway_store::{Reader, Result, params, row};
 
 row! {
-    /// The position at which the reader stopped, with its saved state.
+    /// The position at which the transcript reader stopped, with the saved state of the reader.
     pub struct TranscriptCursor {
+        /// Identifies the file: its inode and a hash of its first bytes.
         identity: String,
+        /// The number of bytes that were read.
         read_to: i64,
-        /// The modification time that the file had at the last read.
+        /// The change time (ctime) of the file at the last read.
         changed: Option<String>,
         state: Value,
     }

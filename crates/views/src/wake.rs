@@ -54,7 +54,7 @@ pub struct ContextPreview {
     pub digest: String,
     pub characters: usize,
     pub sections: Vec<Section>,
-    /// What was cut because it exceeded a limit.
+    /// The parts that were cut because they exceeded a limit.
     pub cut: Vec<Cut>,
     /// The parts that could not be read, with the reasons.
     pub unavailable: Vec<String>,

@@ -143,7 +143,7 @@ impl Action for SyncBoard {
     }
 }
 
-/// Where the board of a sync comes from.
+/// The origin of the board of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BoardOrigin {
     New,
@@ -180,7 +180,8 @@ impl SyncBoard {
         Ok((set::save(context, write, board, true)?.board, BoardOrigin::New))
     }
 
-    /// The board content that the folder describes and which side edited it, or `None` if it equals the board's.
+    /// The board content that the folder describes, with the side that edited it. `None` if it equals the content of
+    /// the board.
     fn folder_board_content(
         &self,
         write: &mut Writer<'_>,
@@ -198,7 +199,7 @@ impl SyncBoard {
     }
 }
 
-/// Which side edited the board's own fields since the last sync.
+/// Returns the side that edited the board's own fields since the last sync.
 fn board_edited_side(write: &mut Writer<'_>, whole: &BoardContents, file: &BoardFile) -> Result<EditedSide> {
     let board = &whole.row.board;
     let base = file.edit_count.map(|number| write.board_content_at_edit(board.id, number)).transpose()?.flatten();

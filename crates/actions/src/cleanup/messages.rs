@@ -81,7 +81,7 @@ impl Action for CleanupMessages {
         };
         let mut bodies = Vec::new();
         loop {
-            let unused = unused(write, self.before, &part)?;
+            let unused = unused_messages(write, self.before, &part)?;
             if unused.is_empty() {
                 break;
             }
@@ -114,7 +114,7 @@ impl Action for CleanupMessages {
 }
 
 /// The messages among these that nothing references now, with their content ids.
-fn unused(write: &mut Writer<'_>, before: Time, among: &[Uuid]) -> Result<Vec<(Uuid, Uuid)>> {
+fn unused_messages(write: &mut Writer<'_>, before: Time, among: &[Uuid]) -> Result<Vec<(Uuid, Uuid)>> {
     if among.is_empty() {
         return Ok(Vec::new());
     }

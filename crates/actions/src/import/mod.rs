@@ -1,6 +1,6 @@
-//! Imports the records of other tools. Each tool has one file. The file of a tracker converts its export into an
-//! [`Export`], and the import then writes tasks and links with the actions that everybody uses. The file of a tool that
-//! records sessions converts them for `session::import`.
+//! Imports the records of other tools, with one module per tool. The module of an issue tracker converts the tracker's
+//! export into an [`Export`]; the import then executes the actions for tasks and links. The module of a tool that
+//! records sessions converts the sessions for `session::import`.
 
 mod beads;
 mod nagger;
@@ -67,7 +67,7 @@ struct ForeignLink {
     to: String,
 }
 
-/// What could not be imported as it was.
+/// The parts of the source that could not be imported unchanged.
 #[derive(Debug, Default)]
 struct Mismatches {
     skipped: i64,
@@ -102,7 +102,7 @@ impl Mismatches {
     }
 }
 
-/// Where to import tasks to.
+/// The command, the workflow and the mode of an import.
 #[derive(Debug)]
 struct Target<'a> {
     /// The first segment of the variants.
@@ -112,7 +112,7 @@ struct Target<'a> {
     update: bool,
 }
 
-/// The numbers of imported rows, and notices about what could not be imported as it was.
+/// The numbers of imported rows, and notices about parts that could not be imported unchanged.
 #[derive(Debug, Default, Serialize)]
 pub struct ImportedTasks {
     pub tasks: i64,

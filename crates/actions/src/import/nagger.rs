@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn match_is_exact_only_if_it_cannot_be_a_guess() {
+    fn match_is_exact_only_if_it_cannot_be_tentative() {
         let (named, nameless) = (spawn(Some("toolu_1")), spawn(None));
         let (coder, other) = (agent("coder", RoleSource::TaskMatch), agent("general", RoleSource::TaskMatch));
         let retried = agent("coder", RoleSource::RetryMatch);

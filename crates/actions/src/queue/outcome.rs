@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// How an attempt at an item ended.
+/// The outcome of an attempt at an item.
 #[derive(Debug, Clone)]
 pub(crate) enum ItemOutcome {
     Completed { result: Option<Value>, keep_open: bool },
@@ -77,7 +77,7 @@ pub(crate) fn record_outcome(write: &mut Writer<'_>, item: &QueueItem, outcome: 
                 });
                 item.attempt += i64::from(counts_as_attempt);
                 block_if_no_live_version(write, &mut item)?;
-                // Tell waiting workers the new time.
+                // Notify waiting workers, so that they wait until the new time.
                 write.notify_workers_on_commit();
             }
         }
@@ -114,7 +114,7 @@ pub(crate) fn record_outcome(write: &mut Writer<'_>, item: &QueueItem, outcome: 
             _ => TaskOutcome::Open,
         };
         update_task_status(write, task, outcome)?;
-        // A pin chooses the version that is run. The request is fulfilled all the same, so the current version is done, too.
+        // A pin may have selected an older version. The request was for the task, so the current version is done, too.
         if matches!(outcome, TaskOutcome::Done)
             && !item.exact
             && let Some(current) = newer_version(write, task)?
@@ -164,7 +164,7 @@ fn task_retries_on_error(write: &mut Writer<'_>, task: Option<Id<kind::Task>>) -
     Ok(found.is_some_and(|(retries,)| retries))
 }
 
-/// What the end of a run means for its task.
+/// The effect of the end of a run on its task.
 #[derive(Debug, Clone, Copy)]
 enum TaskOutcome<'a> {
     Done,

@@ -62,7 +62,7 @@ pub struct TakeItems {
     #[serde(default)]
     #[schemars(length(max = BATCH_MAX))]
     pub done: Vec<FencedItem>,
-    /// Which items without an assigned agent to take. Workers set this to the items that they can execute.
+    /// The items without an assigned agent that may be taken. Workers set this to the items that they can execute.
     #[arg(skip)]
     #[serde(skip)]
     pub unassigned: UnassignedFilter,
@@ -111,7 +111,7 @@ impl Action for TakeItems {
         check_range(field!(done), i64::try_from(self.done.len()).unwrap_or(i64::MAX), 0, BATCH_MAX)?;
         if let (Actor::Agent(_), [_, ..]) = (context.actor, self.done.as_slice()) {
             return Err(Rule::denied(
-                "the token of a run becomes invalid with its queue item, so it cannot take the next one",
+                "the token of a run expires when its queue item is completed, so it cannot take the next item",
             )
             .hint(sentence![command!("queue complete"), ", then take the next item without the run's token"])
             .into());

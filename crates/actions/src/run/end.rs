@@ -53,11 +53,12 @@ impl Action for EndRun {
         if self.status != RunStatus::Cancelled {
             queue::require_lease_of_run(write, &run.0)?;
         }
-        // The outcome `error`, given by the agent itself, is its answer. Another attempt would only repeat it.
-        let is_answer = context.run == Some(run.id())
+        // An agent that ends its own run with the outcome `error` reports the error itself. A retry would most likely
+        // repeat it.
+        let is_explicit_error = context.run == Some(run.id())
             && self.status == RunStatus::Failed
             && self.outcome.as_deref().map(str::trim) == Some("error");
-        let retry = if is_answer { RetryPolicy::IfTaskRetries } else { RetryPolicy::WhileAttemptsAreLeft };
+        let retry = if is_explicit_error { RetryPolicy::IfTaskRetries } else { RetryPolicy::WhileAttemptsAreLeft };
         let shown = self.end(write, &run, retry)?;
         Ok(ActionOutcome::changed(shown, &run.resource(), NoTouches))
     }

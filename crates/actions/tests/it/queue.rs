@@ -35,7 +35,7 @@ fn id_and_fence(item: &Value) -> Value {
     json!({ "id": item["id"], "fence": item["fence"] })
 }
 
-fn with(mut object: Value, more: Value) -> Value {
+fn merged(mut object: Value, more: Value) -> Value {
     object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     object
 }
@@ -181,11 +181,11 @@ engines! {
         assert_eq!((second["id"].clone(), second["fence"].clone(), second["attempt"].clone()), (item["id"].clone(), json!(2), json!(1)));
         let before = env.snapshot();
         for action in ["queue_complete", "queue_fail", "queue_release", "queue_heartbeat"] {
-            let input = if action == "queue_fail" { with(id_and_fence(&item), json!({ "error": "late" })) } else { id_and_fence(&item) };
+            let input = if action == "queue_fail" { merged(id_and_fence(&item), json!({ "error": "late" })) } else { id_and_fence(&item) };
             assert_eq!(rejection(env.execute_json(action, input)).0, ErrorKind::Conflict, "{action}");
         }
         before.assert_unchanged(&env.core);
-        env.execute_json("queue_complete", with(id_and_fence(&second), json!({ "result": { "answer": 42 } }))).unwrap();
+        env.execute_json("queue_complete", merged(id_and_fence(&second), json!({ "result": { "answer": 42 } }))).unwrap();
         let before = env.snapshot();
         for action in ["queue_complete", "queue_cancel", "queue_requeue"] {
             let input = if action == "queue_complete" { id_and_fence(&second) } else { json!({ "id": second["id"] }) };
@@ -208,9 +208,9 @@ engines! {
         }
         let items = take(&env, json!({ "batch": 4 }));
         let complete = |item: &Value| -> CompleteItem {
-            serde_json::from_value(with(id_and_fence(item), json!({ "result": result }))).unwrap()
+            serde_json::from_value(merged(id_and_fence(item), json!({ "result": result }))).unwrap()
         };
-        env.execute_json("queue_complete", with(id_and_fence(&items[0]), json!({ "result": result }))).unwrap();
+        env.execute_json("queue_complete", merged(id_and_fence(&items[0]), json!({ "result": result }))).unwrap();
         env.core.execute_all(&env.ada, &[complete(&items[1]), complete(&items[2])]).unwrap();
         env.execute(complete(&items[3])).unwrap();
         assert_eq!(results(&env), vec![json!({ "a": 1, "b": ["x\n"] }); 4]);
@@ -220,19 +220,19 @@ engines! {
         create_tasks(&env);
         let added = add(&env, json!({ "task": "again", "max_attempts": 2 }));
         let first = take(&env, json!({})).remove(0);
-        let failed = env.execute_json("queue_fail", with(id_and_fence(&first), json!({ "error": "no luck" }))).unwrap();
+        let failed = env.execute_json("queue_fail", merged(id_and_fence(&first), json!({ "error": "no luck" }))).unwrap();
         assert_eq!(failed["status"], "waiting");
         assert_eq!(run_of(&env, &first), ("failed".into(), Some("error".into())));
         assert_eq!(take(&env, json!({})), Vec::<Value>::new());
         env.advance(Duration::from_millis(1_300));
         let second = take(&env, json!({})).remove(0);
         assert_eq!((second["attempt"].clone(), second["fence"].clone()), (json!(2), json!(2)));
-        env.execute_json("queue_fail", with(id_and_fence(&second), json!({ "error": "never" }))).unwrap();
+        env.execute_json("queue_fail", merged(id_and_fence(&second), json!({ "error": "never" }))).unwrap();
         assert_eq!(item_state(&env, &added), ("failed".into(), 2, Some("never".into())));
         assert_eq!(env.execute_json("queue_requeue", json!({ "id": added["id"] })).unwrap()["status"], "ready");
         let third = take(&env, json!({})).remove(0);
         assert_eq!((third["attempt"].clone(), third["fence"].clone()), (json!(1), json!(3)));
-        let third_failure = env.execute_json("queue_fail", with(id_and_fence(&third), json!({ "error": "hopeless", "for_good": true }))).unwrap();
+        let third_failure = env.execute_json("queue_fail", merged(id_and_fence(&third), json!({ "error": "hopeless", "for_good": true }))).unwrap();
         assert_eq!(third_failure["status"], "failed");
     }
 
@@ -264,7 +264,7 @@ engines! {
         env.execute_json("queue_complete", id_and_fence(&second)).unwrap();
     }
 
-    fn take_returns_expired_items_even_if_others_are_ready(env: TestEnv) {
+    fn take_requeues_expired_items_even_if_others_are_ready(env: TestEnv) {
         create_tasks(&env);
         let lost = add(&env, json!({ "task": "again", "priority": 9 }));
         for _ in 0..3 {
@@ -337,7 +337,7 @@ engines! {
         let other = add(&env, json!({ "task": "again" }));
         let taken = take(&env, json!({ "batch": 10 }));
         assert_eq!(ids(&taken), [urgent["id"].clone(), other["id"].clone()]);
-        env.execute_json("queue_fail", with(id_and_fence(&taken[0]), json!({ "error": "again" }))).unwrap();
+        env.execute_json("queue_fail", merged(id_and_fence(&taken[0]), json!({ "error": "again" }))).unwrap();
         // An item in backoff holds its concurrency key.
         assert_eq!(take(&env, json!({ "batch": 10 })), Vec::<Value>::new());
         assert_eq!(rejection(env.execute_json("queue_take", json!({ "id": first["id"] }))), (
@@ -376,8 +376,8 @@ engines! {
         let rest = [(); 2].map(|()| take(&env, json!({ "batch": 10 })).len());
         match env.core.store().engine() {
             Engine::Sqlite => assert_eq!(rest, [2, 0]),
-            // A take may skip one item that a losing take has locked, while another session on the server writes
-            // (decision 14, point 11).
+            // A concurrent take may have locked an item without taking it. While other sessions of the server write,
+            // another take may then skip that item (decision 14, point 11).
             Engine::Postgres => assert!(rest == [2, 0] || rest == [1, 1], "{rest:?}"),
         }
     }
@@ -401,7 +401,7 @@ engines! {
         assert_eq!(ids(&take(&env, json!({ "agent": "coder-bot", "batch": 5 }))), [named["id"].clone()]);
     }
 
-    fn item_is_not_taken_before_not_before(env: TestEnv) {
+    fn item_is_not_taken_before_its_start_time(env: TestEnv) {
         create_tasks(&env);
         let soon = Time::from_micros(env.now().micros() + 400_000);
         let later = add(&env, json!({ "task": "again", "not_before": soon.to_string(), "priority": 9 }));
@@ -423,7 +423,7 @@ engines! {
         add(&env, json!({ "task": "again" }));
         let item = take(&env, json!({})).remove(0);
         while listener.wait(Duration::from_millis(1)).unwrap() {}
-        env.execute_json("queue_fail", with(id_and_fence(&item), json!({ "error": "again" }))).unwrap();
+        env.execute_json("queue_fail", merged(id_and_fence(&item), json!({ "error": "again" }))).unwrap();
         assert!(listener.wait(Duration::from_mins(1)).unwrap());
     }
 
@@ -500,7 +500,7 @@ engines! {
         let claimed = env.execute_json("claim", json!({})).unwrap().as_array().unwrap().clone();
         assert_eq!((claimed[0]["variant"].clone(), status_of_task(&env, "once")), (json!("once"), "in_progress".into()));
         assert_eq!(env.execute_json("claim", json!({})).unwrap(), json!([]));
-        env.execute_json("queue_fail", with(id_and_fence(&claimed[0]), json!({ "error": "not today" }))).unwrap();
+        env.execute_json("queue_fail", merged(id_and_fence(&claimed[0]), json!({ "error": "not today" }))).unwrap();
         assert_eq!((status_of_task(&env, "once"), ready(&env)), ("open".into(), vec!["once".to_owned()]));
         let claimed = env.execute_json("claim", json!({})).unwrap().as_array().unwrap().clone();
         env.execute_json("queue_complete", id_and_fence(&claimed[0])).unwrap();
@@ -540,7 +540,7 @@ engines! {
         assert_eq!(claimed, all);
     }
 
-    fn bulk_add_take_and_complete(env: TestEnv) {
+    fn bulk_actions_process_all_items_or_none(env: TestEnv) {
         create_tasks(&env);
         let task = || Ref::new("again");
         let mut items: Vec<AddItem> = (0..300).map(|_| AddItem::of(task())).collect();
@@ -583,7 +583,7 @@ engines! {
         let item = take(&env, json!({})).remove(0);
         env.execute_json("delete_task", json!({ "task": "again" })).unwrap();
         assert_eq!(item_state(&env, &waiting).0, "blocked");
-        env.execute_json("queue_fail", with(id_and_fence(&item), json!({ "error": "no" }))).unwrap();
+        env.execute_json("queue_fail", merged(id_and_fence(&item), json!({ "error": "no" }))).unwrap();
         assert_eq!(item_state(&env, &running).0, "blocked");
         for item in [&running, &waiting] {
             assert_eq!(rejection(env.execute_json("queue_requeue", json!({ "id": item["id"] }))).0, ErrorKind::Conflict);

@@ -1,4 +1,4 @@
-//! Routing of messages to queue items: exactly once with concurrent senders, and in bulk as singly.
+//! Routing of messages to queue items: exactly once with concurrent senders, and in bulk as one by one.
 
 use std::{collections::HashSet, thread};
 
@@ -52,7 +52,7 @@ fn count(env: &TestEnv, sql: &str) -> i64 {
 engines! {
     fn concurrent_messages_are_routed_exactly_once(env: TestEnv) {
         create_routes(&env);
-        // Each sender has its own connections. It sends 50 messages singly and the others in batches of 100. The
+        // Each sender has its own connections. It sends 50 messages one by one and the others in batches of 100. The
         // senders share bodies.
         thread::scope(|scope| {
             for sender in 0..SENDERS {

@@ -30,7 +30,7 @@ pub struct Files {
     leftovers: Vec<PathBuf>,
 }
 
-/// How to treat `relations.yaml`.
+/// The treatment of `relations.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelationsMode {
     Read,

@@ -17,7 +17,7 @@ use trackway_domain::enums::Memory;
 use super::settings::{hooks_file, scope_name, servers_file};
 use crate::settings_file::SettingsFile;
 
-/// What Trackway finds about one client.
+/// The state of an agent client on this machine.
 #[derive(Debug)]
 pub struct ClientState {
     pub client: &'static dyn Client,
@@ -31,7 +31,7 @@ pub struct ClientState {
     pub transcripts: Option<(PathBuf, usize)>,
 }
 
-/// What Trackway finds in the settings of one scope.
+/// The state of the settings of one scope.
 #[derive(Debug)]
 pub struct SettingsState {
     pub scope: Scope,

@@ -41,7 +41,7 @@ pub fn commands() -> [Command; 2] {
              Without CLIENT, lists the clients that are installed, connected and have transcripts, and on a terminal asks \
              which to connect.",
         ))
-        .arg(yes("Connect all installed clients without asking"))
+        .arg(yes_argument("Connect all installed clients without asking"))
         .arg(memory())
         .args(plugin())
         .arg(no_mcp());
@@ -51,7 +51,7 @@ pub fn commands() -> [Command; 2] {
             "Remove Trackway's hooks and MCP server from the settings of agent clients ({clients})\n\n\
              Without CLIENT, asks and then disconnects all connected clients.",
         ))
-        .arg(yes("Disconnect all connected clients without asking"));
+        .arg(yes_argument("Disconnect all connected clients without asking"));
     [connect, disconnect]
 }
 
@@ -85,13 +85,13 @@ fn file_names(name: impl Fn(&SettingsFileNames) -> &'static str) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn yes(help: &'static str) -> Arg {
+fn yes_argument(help: &'static str) -> Arg {
     Arg::new("yes").long("yes").short('y').action(ArgAction::SetTrue).help(help)
 }
 
 fn memory() -> Arg {
     Arg::new("memory").long("memory").value_name("WHOSE").value_parser(clap::value_parser!(Memory)).help(
-        "Which runs end with a prompt to update the scratchpad [default: unchanged; subagents for a new connection]",
+        "Agents to prompt for their scratchpad when they stop [default: unchanged; subagents for a new connection]",
     )
 }
 
@@ -199,7 +199,9 @@ fn connect_found(matches: &ArgMatches, options: ConnectOptions, dry_run: bool) -
     if !open.is_empty() && (dry_run || matches.get_flag("yes")) {
         let targets: Vec<Target> = open.into_iter().map(|(_, target)| target).collect();
         let changed = change(&targets)?.into_list(dry_run);
-        states.iter_mut().for_each(|state| state.settings = settings_of(state.client));
+        for state in &mut states {
+            state.settings = settings_of(state.client);
+        }
         outcome = list(&states, changed.data);
         remarks.extend(changed.remarks);
         (outcome.failure, outcome.is_dry_run) = (changed.failure, dry_run);
@@ -236,7 +238,7 @@ pub fn disconnect(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let targets: Vec<Target> = clients.into_iter().map(|client| Target { client, version: None, scope }).collect();
     let mut outcomes = change_all(&targets, dry_run, |target, dry_run| {
         let mut outcome = settings::disconnect(target, dry_run)?;
-        outcome.remarks.extend(settings::still_connected(target));
+        outcome.remarks.extend(settings::still_connected_note(target));
         Ok(outcome)
     })?;
     match outcomes.outcomes.pop_if(|_| targets.len() == 1) {
@@ -255,7 +257,7 @@ fn disconnect_connected(matches: &ArgMatches, dry_run: bool) -> Result<CommandOu
         all.retain(|settings| flag.is_none_or(|flag| settings.scope == flag));
         remarks.extend(problems(*client, all.iter()));
         is_unreadable |= all.iter().any(|settings| settings.file.is_some() && settings.problem.is_some());
-        // Of unreadable settings, neither file may change.
+        // If one of the settings files cannot be read, change neither.
         for settings in all.iter().filter(|settings| settings.has_entries() && settings.problem.is_none()) {
             let place = settings.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
             let line = format!("{} in {place}", client.display_name());

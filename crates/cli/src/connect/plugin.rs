@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trackway_capture::{client::Client, program};
 use trackway_domain::{Error as Rule, enums::Memory};
 
-use super::settings::{change_file, difference};
+use super::settings::{change_file, unified_diff};
 use crate::{
     dispatch::CommandOutcome,
     failure::Failure,
@@ -43,7 +43,7 @@ pub fn write_plugin(
         let change = change_file(&path, dry_run, planned)?;
         if !change.is_empty() {
             result = "written";
-            diff.push_str(&difference(&path, change.before.as_deref(), change.after.as_deref()));
+            diff.push_str(&unified_diff(&path, change.before.as_deref(), change.after.as_deref()));
         }
         files.push(path.display().to_string());
     }

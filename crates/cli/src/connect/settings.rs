@@ -38,16 +38,16 @@ fn other_scope(scope: Scope) -> Scope {
 }
 
 /// The top directory of the project, or else the current directory.
-fn project() -> Result<PathBuf, Failure> {
+fn project_directory() -> Result<PathBuf, Failure> {
     Ok(location::project_top().map_or_else(env::current_dir, Ok)?)
 }
 
 pub fn hooks_file(client: &dyn Client, scope: Scope) -> Result<PathBuf, Failure> {
-    Ok(client.connection().hooks_file(scope, &project()?)?)
+    Ok(client.connection().hooks_file(scope, &project_directory()?)?)
 }
 
 pub fn servers_file(client: &dyn Client, scope: Scope) -> Result<PathBuf, Failure> {
-    Ok(client.connection().servers_file(scope, &project()?)?)
+    Ok(client.connection().servers_file(scope, &project_directory()?)?)
 }
 
 /// The options of `connect`.
@@ -136,7 +136,7 @@ pub fn disconnect(target: &Target, dry_run: bool) -> Result<CommandOutcome, Fail
 }
 
 /// A note about the settings of the other scope, if they are still connected.
-pub fn still_connected(&Target { client, scope, .. }: &Target) -> Option<String> {
+pub fn still_connected_note(&Target { client, scope, .. }: &Target) -> Option<String> {
     let file = connected_elsewhere(client, scope, &hooks_file(client, scope).ok()?)?;
     let (name, flag) = (client.command_name(), scope_name(other_scope(scope)));
     Some(format!("note: {} is still connected; to disconnect it: trackway disconnect {name} --{flag}", file.display()))
@@ -150,7 +150,7 @@ fn without_entries(
     let Some(before) = &file.text else { return Ok(PlannedFile { text: None, backup: BackupAction::Keep }) };
     let text = remove(before).map_err(|why| file.invalid(&why))?;
     let backup = file.backup();
-    let text = if text.is_empty() && text != *before { text_without_entries(backup.as_deref()) } else { Some(text) };
+    let text = if text.is_empty() && text != *before { blank_backup(backup.as_deref()) } else { Some(text) };
     let backup = if backup.is_some() && backup == text { BackupAction::Remove } else { BackupAction::Keep };
     Ok(PlannedFile { text, backup })
 }
@@ -163,8 +163,8 @@ fn disconnect_result(change: &Change) -> &'static str {
     }
 }
 
-/// The text of a file that contained only our entries: the backup if it was blank, or else none to remove the file.
-fn text_without_entries(backup: Option<&str>) -> Option<String> {
+/// The new text of a file that contained only our entries: the backup, if it is blank. `None` removes the file.
+fn blank_backup(backup: Option<&str>) -> Option<String> {
     let is_blank = |text: &&str| {
         let content: String =
             text.chars().filter(|character| !matches!(character, '\u{feff}' | ' ' | '\t' | '\r' | '\n')).collect();
@@ -226,7 +226,7 @@ fn hooks_outcome(
     if dry_run {
         outcome.is_dry_run = true;
         if !change.is_empty() {
-            outcome.data["diff"] = json!(difference(path, change.before.as_deref(), change.after.as_deref()));
+            outcome.data["diff"] = json!(unified_diff(path, change.before.as_deref(), change.after.as_deref()));
             outcome.layout = Layout::Field("diff");
         }
     }
@@ -242,14 +242,14 @@ fn add_server_outcome(outcome: &mut CommandOutcome, path: &Path, result: &str, c
     });
     if outcome.is_dry_run && !change.is_empty() {
         let before = outcome.data["diff"].as_str().unwrap_or_default();
-        let diff = format!("{before}{}", difference(path, change.before.as_deref(), change.after.as_deref()));
+        let diff = format!("{before}{}", unified_diff(path, change.before.as_deref(), change.after.as_deref()));
         outcome.data["diff"] = json!(diff);
         outcome.layout = Layout::Field("diff");
     }
 }
 
 /// A unified diff.
-pub fn difference(path: &Path, before: Option<&str>, after: Option<&str>) -> String {
+pub fn unified_diff(path: &Path, before: Option<&str>, after: Option<&str>) -> String {
     let named = |text: Option<&str>| text.map_or("/dev/null".to_owned(), |_| path.display().to_string());
     let diff = TextDiff::from_lines(before.unwrap_or_default(), after.unwrap_or_default());
     diff.unified_diff().header(&named(before), &named(after)).to_string()

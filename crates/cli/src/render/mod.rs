@@ -24,7 +24,7 @@ use trackway_domain::{Time, text};
 
 use crate::{dispatch::CommandOutcome, failure::Failure};
 
-/// How to display the data of an outcome.
+/// The layout in which to display the data of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// A text.

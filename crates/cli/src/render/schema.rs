@@ -45,7 +45,7 @@ pub(super) fn markdown(data: &Value) -> String {
             let _ = writeln!(out, "| {} | {} | {required} |", text(column, "name"), text(column, "type"));
         }
     }
-    out.push_str("\n## Relations\n\n| from | to | kept by |\n|---|---|---|\n");
+    out.push_str("\n## Relations\n\n| from | to | enforced by |\n|---|---|---|\n");
     for relation in list(data, "relations") {
         let _ = writeln!(
             out,

@@ -555,7 +555,7 @@ fn connect_rejects_a_renamed_binary() {
     let output = run_command(command);
     assert_eq!(output.code, 2);
     assert!(
-        user.mask_paths(&output.stderr).starts_with("error: this binary is [HOME]/tw, and its hooks"),
+        user.mask_paths(&output.stderr).starts_with("error: cannot recognise hooks that run [HOME]/tw"),
         "{}",
         output.stderr
     );

@@ -90,7 +90,7 @@ both_engines! {
         assert_eq!((&ended["status"], &ended["outcome"]), (&json!("failed"), &json!("cold")));
         let again = terminal.json(&["experiment", "end", &experiment, "--status", "failed"]);
         assert_eq!((&again["outcome"], &again["ended_at"], &again["updated_at"]), (&json!("cold"), &ended["ended_at"], &ended["updated_at"]));
-        assert_eq!(terminal.expect_error(&["experiment", "end", &experiment, "--status", "succeeded"]), (4, "the experiment failed already".into()));
+        assert_eq!(terminal.expect_error(&["experiment", "end", &experiment, "--status", "succeeded"]), (4, "the experiment has already ended as failed".into()));
         assert_eq!(column(&terminal.json(&["experiment", "list", "--conversation", &conversation, "--status", "failed"]), "title"), ["second"]);
         assert_eq!(terminal.json(&["experiment", "get", &experiment])["conversation"], "Tea");
         terminal.json(&["experiment", "delete", &experiment, "--yes"]);

@@ -236,7 +236,7 @@ fn untrusted_project_configuration_does_not_redirect_hook_events() {
     };
     send_event("s1");
     assert_eq!(session_ids(), ["s1"]);
-    assert!(fs::read_to_string(user_data.join("hook.log")).unwrap().contains("add its directory to `trust`"));
+    assert!(fs::read_to_string(user_data.join("hook.log")).unwrap().contains("add the project's directory to `trust`"));
 
     // Once the user trusts the project, its events go to the configured server, or wait in the spool.
     let config = terminal.home.path().join(".config/trackway");

@@ -147,7 +147,7 @@ both_engines! {
         terminal.json(&["studio", "delete", "main", "--yes"]);
         terminal.json(&["agent", "delete", "worker", "--yes"]);
         let refused = terminal.run(&["queue", "take"]);
-        assert_eq!((refused.code, refused.stderr.as_str()), (3, "error: there is no agent \"worker\"\nhint: trackway init makes it again\n"));
+        assert_eq!((refused.code, refused.stderr.as_str()), (3, "error: there is no agent \"worker\"\nhint: trackway init creates it\n"));
         let mut command = terminal.command(&["init", "--json"]);
         command.env("USER", "bob");
         assert_eq!(crate::terminal::run_command(command).code, 0);

@@ -607,7 +607,7 @@ fn acting_run_is_identified_only_if_unambiguous() {
         command.env("CLAUDECODE", "1").env("CLAUDE_CODE_SESSION_ID", "s-1");
         let client = Client::over_stdio_of(command, &VERSIONS[1]).await;
         let me = client.call_ok("whoami", json!({})).await;
-        assert!(me.starts_with("# You are ada\n") && me.contains("the session s-1 is not recorded"), "{me}");
+        assert!(me.starts_with("# You are ada\n") && me.contains("session s-1 is not recorded"), "{me}");
         event("SessionStart", json!({ "source": "startup" }));
         event("UserPromptSubmit", json!({ "prompt": "go" }));
         let me = client.call_ok("whoami", json!({})).await;

@@ -7,6 +7,7 @@ use crate::terminal::{Terminal, column, text};
 /// Fields that differ between hooks and transcripts, with the reason. All other fields must be equal.
 const INHERENT_DIFFERENCES: &[(&str, &str)] = &[
     ("evidence", "hooks and transcripts provide different kinds of evidence"),
+    ("evidence_kind", "hooks and transcripts provide different kinds of evidence"),
     ("source", "only the SessionStart hook reports how a session began"),
     ("hooked_at", "the time of the last hook, which a transcript does not know"),
     ("ended_at", "hooks report the end; a transcript has only the time of its last line"),

@@ -14,7 +14,7 @@ use trackway_domain::Time;
 
 use crate::connect::CONFIG_DIR_VARIABLE;
 
-/// How many bytes of a file are searched for its session.
+/// The number of bytes at the start of a file that are searched for its session.
 const HEAD_BYTES_MAX: u64 = 256 << 10;
 
 /// The extension of transcripts.

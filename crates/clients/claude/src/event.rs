@@ -257,7 +257,7 @@ impl Event {
     fn transcripts_after_stop(&self) -> Vec<Transcript> {
         match self.agent() {
             Some(agent) => self.transcript_of(agent).into_iter().collect(),
-            // Old clients do not say which subagent stopped; its transcript tells.
+            // Old clients do not name the subagent that stopped, so read all transcripts of the session.
             None => self.transcripts(),
         }
     }

@@ -24,9 +24,9 @@ use crate::{
     tool::{self, Input, Response, Tool},
 };
 
-/// How many lines of inline subagents are remembered, to find the agent of the lines that follow them.
+/// Maximum number of stored lines of inline subagents. They identify the agent of the lines that follow them.
 const CHAIN_LINES_MAX: usize = 512;
-/// How many calls without a result are remembered.
+/// Maximum number of stored calls without a result.
 const PENDING_MAX: usize = 256;
 /// The largest input of a call that is kept in memory until its result comes, in bytes.
 const CALL_BYTES_MAX: usize = 64 << 10;
@@ -211,7 +211,7 @@ impl FactExtractor {
         });
         let agent = match (known, &line.parent_uuid) {
             (Some(agent), _) => agent,
-            // The parent line is no longer remembered. Assume the agent of the latest inline line.
+            // The parent line is no longer stored. Assume the agent of the latest inline line.
             (None, Some(_)) if !self.state.chain.is_empty() => {
                 self.state.chain.back().map(|(_, agent)| agent.clone()).unwrap_or_default()
             }

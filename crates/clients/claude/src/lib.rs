@@ -44,7 +44,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ),
     (
         SESSION_VARIABLE,
-        "Session id, set by Claude Code for `trackway mcp`. Without a token, `trackway mcp` acts as the session's open run. If the session has no open run, or several, it acts as the person and says so.",
+        "Session id, set by Claude Code for `trackway mcp`. Without a token, `trackway mcp` acts as the session's open run. If the session has no open run, or several, it acts as the person and tells the agent.",
     ),
     (
         MARK_VARIABLE,

@@ -261,7 +261,7 @@ enum Document {
     Object(Vec<(&'static str, Document)>),
 }
 
-/// How the document is formatted.
+/// The format of the document.
 #[derive(Debug, Clone)]
 enum Style {
     Pretty {

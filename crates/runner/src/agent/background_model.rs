@@ -8,7 +8,7 @@ use std::{
 
 use crate::model::{Deadline, Model, ModelError, ModelResponse, Request};
 
-/// How often a waiting run checks whether it must stop.
+/// The interval at which a waiting run checks whether it must stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]

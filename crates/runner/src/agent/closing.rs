@@ -41,7 +41,7 @@ pub struct ClosingResult {
     pub usage: Vec<RecordUsage>,
     /// Whether the answer repeats the agent's confidential instructions.
     pub has_leak: bool,
-    /// Why the provider rejected the run's conversation, if it did.
+    /// The reason why the provider rejected the run's conversation, if it did.
     pub rejection: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl ClosingCall<'_> {
         Request {
             model: self.model().to_owned(),
             system: format!(
-                "You are the agent {}. Your run has ended; you are asked what to keep of it.",
+                "You are the agent {}. Your run has ended. Answer the question about your scratchpad and your report.",
                 self.acting.handle
             ),
             turns: vec![Turn::User(vec![closing::prompt_after_run(ended, true)])],

@@ -7,7 +7,7 @@ use crate::model::{Call, CallResult, Reply, Turn};
 
 /// Maximum characters of a page in one message.
 pub const PAGE_MAX: usize = 24_000;
-/// How many of the latest pages stay complete.
+/// Maximum number of pages that stay complete: the latest ones.
 const WHOLE_PAGES_MAX: usize = 3;
 /// Bytes of shortened pages that are kept for the closing call. No model accepts more.
 const SHORTENED_BYTES_MAX: usize = 8 << 20;
@@ -50,7 +50,7 @@ impl MessagePart {
     }
 }
 
-/// Where a page is in a conversation: the index of the turn, and of the part in that turn.
+/// The position of a page in a conversation: the index of the turn, and of the part in that turn.
 type Position = (usize, usize);
 
 #[derive(Debug, Default)]

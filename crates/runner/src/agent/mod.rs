@@ -47,7 +47,7 @@ use background_model::BackgroundModel;
 use conversation::{Conversation, MessagePart};
 use spending::record_usage;
 pub use spending::spend_limit_reached;
-use tools::{Intent, ParsedReply, TOOLS, parse_reply};
+use tools::{ParsedCall, ParsedReply, TOOLS, parse_reply};
 
 /// The first page that every agent reads.
 const START: &str = "/whoami";
@@ -57,11 +57,11 @@ const CALLS_MAX: usize = 16;
 const THOUGHT_SHOWN_MAX: usize = 4_000;
 /// Characters of an action's response in a step.
 const RESPONSE_SHOWN_MAX: usize = 300;
-/// How long a running model call may continue after the run was cancelled. Waiting lets us record its usage.
+/// Time for a running model call to finish after the run was cancelled, so that its usage can be recorded.
 const LAST_CALL_MAX: Duration = Duration::from_secs(10);
 /// Result of the `done` and `error` calls. Providers require one before the next prompt.
 const RUN_ENDED: &str = "Your run has ended.";
-/// The model learns how many turns are left when no more than these are.
+/// Once at most this many turns are left, each message to the model contains their number.
 const TURNS_LEFT_SHOWN: i64 = 3;
 
 /// The model and the pages of agents.
@@ -94,7 +94,7 @@ pub struct AgentRun<'a> {
     pub wake: &'a str,
     /// The revision of the scratchpad in the wake prompt.
     pub revision: i64,
-    /// How long database calls are retried.
+    /// The time for which failed database calls are retried.
     pub lease_seconds: i64,
 }
 
@@ -109,7 +109,7 @@ impl AgentRun<'_> {
         retry(self.lease_seconds, self.control, || call(self))
     }
 
-    /// Executes the run. A failure of the model or of this code is an end, too, and no error.
+    /// Executes the run. A failure of the model or of this code also ends the run, and is not returned as an error.
     pub fn run_to_end(self) -> Result<FinishedRun> {
         let marker = prompt::marker().map_err(Rule::usage)?;
         let instructions = prompt::instructions(self.acting, &marker, self.backend.settings.native_tools);
@@ -174,7 +174,7 @@ impl<'a> Deref for AgentLoop<'a> {
     }
 }
 
-/// How a run ended, and the input of the closing call.
+/// The end of a run, and the input of the closing call.
 #[derive(Debug)]
 pub struct FinishedRun {
     pub end: ExecutionEnd,
@@ -227,7 +227,7 @@ impl AgentLoop<'_> {
                         self.flush_steps()?;
                     }
                     match parsed {
-                        ParsedReply::Unreadable(why) => {
+                        ParsedReply::NoValidCall(why) => {
                             self.conversation.add_reply(reply);
                             Err(why)
                         }
@@ -257,7 +257,7 @@ impl AgentLoop<'_> {
                 Err(why) => {
                     unreadable += 1;
                     self.record_step(StepType::Error, &format!("{why}; retrying"))?;
-                    self.conversation.add_user_turn(vec![MessagePart::text(prompt::again(
+                    self.conversation.add_user_turn(vec![MessagePart::text(prompt::retry_prompt(
                         &why,
                         self.backend.settings.native_tools,
                     ))]);
@@ -267,7 +267,7 @@ impl AgentLoop<'_> {
         Ok(ExecutionEnd::MaxSteps { steps: self.acting.max_steps })
     }
 
-    /// Why no further model call may be made, if so.
+    /// The end of the run, if the run may make no further model call.
     fn stop_reason(&self) -> Result<Option<ExecutionEnd>> {
         Ok(match self.control.requested() {
             JobRequest::Release => Some(ExecutionEnd::Released),
@@ -305,17 +305,17 @@ impl AgentLoop<'_> {
         self.conversation.add_reply(reply);
         let calls = match parsed {
             ParsedReply::Calls(calls) => calls,
-            ParsedReply::InText(intent) => {
+            ParsedReply::InText(parsed) => {
                 let call =
                     crate::model::Call { id: String::new(), name: String::new(), input: serde_json::Value::Null };
-                vec![(call, Ok(intent))]
+                vec![(call, Ok(parsed))]
             }
-            ParsedReply::Unreadable(_) => Vec::new(),
+            ParsedReply::NoValidCall(_) => Vec::new(),
         };
         let mut results = Vec::with_capacity(calls.len());
         let mut end = None;
-        for (place, (call, intent)) in calls.into_iter().enumerate() {
-            let shown = match intent {
+        for (place, (call, parsed)) in calls.into_iter().enumerate() {
+            let shown = match parsed {
                 _ if end.is_some() => MessagePart::error("Not done: your run has ended."),
                 _ if leak.is_some() => {
                     MessagePart::error("Refused: the call repeats your instructions, which are confidential.")
@@ -330,18 +330,18 @@ impl AgentLoop<'_> {
                     )?;
                     MessagePart::error(why)
                 }
-                Ok(Intent::Done { message }) => {
+                Ok(ParsedCall::Done { message }) => {
                     end = Some(ExecutionEnd::Completed {
                         message: Some(text::cut(&message, text::TEXT_MAX - 1)),
                         result: serde_json::json!({ "calls": self.calls }),
                     });
                     MessagePart::text(RUN_ENDED)
                 }
-                Ok(Intent::Error { message }) => {
+                Ok(ParsedCall::Error { message }) => {
                     end = Some(ExecutionEnd::AgentError { error: message });
                     MessagePart::text(RUN_ENDED)
                 }
-                Ok(intent) => self.execute_intent(intent)?,
+                Ok(parsed) => self.execute_call(parsed)?,
             };
             results.push((call, shown));
         }
@@ -357,11 +357,11 @@ impl AgentLoop<'_> {
     }
 
     /// Reads a page or executes an action.
-    fn execute_intent(&mut self, intent: Intent) -> Result<MessagePart> {
-        match intent {
-            Intent::FetchPage { path, from } => self.fetch(&path, from),
-            Intent::Search { words } => self.fetch(&tools::search_path(&words), 0),
-            Intent::ExecuteAction { path, action, mut params } => {
+    fn execute_call(&mut self, parsed: ParsedCall) -> Result<MessagePart> {
+        match parsed {
+            ParsedCall::FetchPage { path, from } => self.fetch(&path, from),
+            ParsedCall::Search { words } => self.fetch(&tools::search_path(&words), 0),
+            ParsedCall::ExecuteAction { path, action, mut params } => {
                 let of_run = registry::find_action(&action)
                     .is_some_and(|entry| capability::class_of(entry.capability) == Some(CapabilityClass::OwnRun));
                 if of_run {
@@ -393,7 +393,7 @@ impl AgentLoop<'_> {
                 // Unlike pages, responses of actions stay complete: the agent cannot fetch them again.
                 Ok(MessagePart { short_form: None, is_error: !is_success, ..body })
             }
-            Intent::Done { .. } | Intent::Error { .. } => Ok(MessagePart::text("")),
+            ParsedCall::Done { .. } | ParsedCall::Error { .. } => Ok(MessagePart::text("")),
         }
     }
 

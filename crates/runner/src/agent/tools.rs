@@ -44,8 +44,8 @@ pub const TOOLS: &[Tool] = &[
     },
 ];
 
-/// How to call the tools in text, for models without native tool calls.
-pub const IN_TEXT: &str = r#"Answer with one fenced json block and nothing after it, one of:
+/// Tells models without native tool calls to write a call as JSON in their text.
+pub const TEXT_CALL_INSTRUCTIONS: &str = r#"Answer with one fenced json block and nothing after it, one of:
 ```json
 {"type": "navigate", "path": "/whoami"}
 ```
@@ -55,12 +55,12 @@ pub const IN_TEXT: &str = r#"Answer with one fenced json block and nothing after
 {"type": "done", "message": "..."}
 {"type": "error", "message": "..."}"#;
 
-/// The page of an action call that names none.
+/// The page of an action call without a path.
 const DEFAULT_PAGE: &str = "/whoami";
 
 /// A valid tool call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Intent {
+pub enum ParsedCall {
     FetchPage { path: String, from: usize },
     ExecuteAction { path: String, action: String, params: Value },
     Search { words: String },
@@ -71,22 +71,22 @@ pub enum Intent {
 #[derive(Debug, PartialEq)]
 pub enum ParsedReply {
     /// Native calls; an invalid call has an error message.
-    Calls(Vec<(Call, Result<Intent, String>)>),
+    Calls(Vec<(Call, Result<ParsedCall, String>)>),
     /// A call written as JSON in the text.
-    InText(Intent),
-    /// The reason why the reply contains no call.
-    Unreadable(String),
+    InText(ParsedCall),
+    /// The reason why the reply contains no valid call.
+    NoValidCall(String),
 }
 
 impl ParsedReply {
     /// Whether the first call only reads.
     pub fn starts_with_read(&self) -> bool {
         let first = match self {
-            Self::Calls(calls) => calls.first().and_then(|(_, intent)| intent.as_ref().ok()),
-            Self::InText(intent) => Some(intent),
-            Self::Unreadable(_) => None,
+            Self::Calls(calls) => calls.first().and_then(|(_, parsed)| parsed.as_ref().ok()),
+            Self::InText(parsed) => Some(parsed),
+            Self::NoValidCall(_) => None,
         };
-        matches!(first, Some(Intent::FetchPage { .. } | Intent::Search { .. }))
+        matches!(first, Some(ParsedCall::FetchPage { .. } | ParsedCall::Search { .. }))
     }
 }
 
@@ -94,25 +94,25 @@ impl ParsedReply {
 pub fn parse_reply(reply: &Reply) -> ParsedReply {
     if !reply.calls.is_empty() {
         return ParsedReply::Calls(
-            reply.calls.iter().map(|call| (call.clone(), parse_intent(&call.name, &call.input))).collect(),
+            reply.calls.iter().map(|call| (call.clone(), parse_call(&call.name, &call.input))).collect(),
         );
     }
     if reply.text.trim().is_empty() {
-        return ParsedReply::Unreadable("the answer is empty".to_owned());
+        return ParsedReply::NoValidCall("the answer is empty".to_owned());
     }
     let Some(object) = closing::find_object(&reply.text) else {
-        return ParsedReply::Unreadable("the answer contains neither a tool call nor a valid JSON object".to_owned());
+        return ParsedReply::NoValidCall("the answer contains neither a tool call nor a valid JSON object".to_owned());
     };
     let Some(name) = object["type"].as_str() else {
-        return ParsedReply::Unreadable("the JSON object in the answer has no \"type\"".to_owned());
+        return ParsedReply::NoValidCall("the JSON object in the answer has no \"type\"".to_owned());
     };
-    match parse_intent(name, &object) {
-        Ok(intent) => ParsedReply::InText(intent),
-        Err(why) => ParsedReply::Unreadable(why),
+    match parse_call(name, &object) {
+        Ok(parsed) => ParsedReply::InText(parsed),
+        Err(why) => ParsedReply::NoValidCall(why),
     }
 }
 
-fn parse_intent(name: &str, input: &Value) -> Result<Intent, String> {
+fn parse_call(name: &str, input: &Value) -> Result<ParsedCall, String> {
     if !input.is_object() {
         return Err(format!("the input of {name} is not a JSON object"));
     }
@@ -136,7 +136,7 @@ fn parse_intent(name: &str, input: &Value) -> Result<Intent, String> {
                     .and_then(|from| usize::try_from(from).ok())
                     .ok_or_else(|| format!("\"from\" of {name} is not a character position"))?,
             };
-            Intent::FetchPage { path: page_path(&text("path")?)?, from }
+            ParsedCall::FetchPage { path: page_path(&text("path")?)?, from }
         }
         "execute_action" | "execute" => {
             let path = if input["path"].is_null() { DEFAULT_PAGE.to_owned() } else { page_path(&text("path")?)? };
@@ -151,11 +151,11 @@ fn parse_intent(name: &str, input: &Value) -> Result<Intent, String> {
             {
                 return Err(format!("invalid action name {action:?}"));
             }
-            Intent::ExecuteAction { path, action, params }
+            ParsedCall::ExecuteAction { path, action, params }
         }
-        "search" => Intent::Search { words: text("words")? },
-        "done" => Intent::Done { message: message(TASK_COMPLETED)? },
-        "error" => Intent::Error { message: message(AGENT_ERROR)? },
+        "search" => ParsedCall::Search { words: text("words")? },
+        "done" => ParsedCall::Done { message: message(TASK_COMPLETED)? },
+        "error" => ParsedCall::Error { message: message(AGENT_ERROR)? },
         _ => {
             let known: Vec<&str> = TOOLS.iter().map(|tool| tool.name).collect();
             return Err(format!("unknown tool {name:?}; the tools are: {}", known.join(", ")));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn parses_calls_in_text() {
-        let go = |path: &str| ParsedReply::InText(Intent::FetchPage { path: path.to_owned(), from: 0 });
+        let go = |path: &str| ParsedReply::InText(ParsedCall::FetchPage { path: path.to_owned(), from: 0 });
         assert_eq!(parse_text("Let me see {\"type\": \"navigate\", \"path\": \"/a b#c\"} and so on"), go("/a%20b"));
         assert_eq!(
             parse_text("{\"type\":\"done\",\"message\":\"x\"}\n```json\n{\"type\":\"navigate\",\"path\":\"/b\"}\n```"),
@@ -237,7 +237,7 @@ mod tests {
             go("/one"),
             "of two the first"
         );
-        let execute = Intent::ExecuteAction {
+        let execute = ParsedCall::ExecuteAction {
             path: "/whoami".into(),
             action: "create_note".into(),
             params: json!({"title": "x"}),
@@ -254,17 +254,17 @@ mod tests {
             [("", ""), (",\"message\":null", ""), (",\"message\":\" \"", ""), (",\"message\":\"so\"", "so")]
         {
             let or = |default: &str| if message.is_empty() { default.to_owned() } else { message.to_owned() };
-            let done = ParsedReply::InText(Intent::Done { message: or("Task completed") });
+            let done = ParsedReply::InText(ParsedCall::Done { message: or("Task completed") });
             assert_eq!(parse_text(&format!("{{\"type\":\"done\"{text}}}")), done);
-            let error = ParsedReply::InText(Intent::Error { message: or("Agent encountered an error") });
+            let error = ParsedReply::InText(ParsedCall::Error { message: or("Agent encountered an error") });
             assert_eq!(parse_text(&format!("{{\"type\":\"error\"{text}}}")), error);
         }
-        let ParsedReply::Unreadable(why) = parse_text("{\"type\":\"done\",\"message\":7}") else { panic!() };
+        let ParsedReply::NoValidCall(why) = parse_text("{\"type\":\"done\",\"message\":7}") else { panic!() };
         assert_eq!(why, "\"message\" of done is not a string");
     }
 
     #[test]
-    fn unreadable_replies_have_a_reason() {
+    fn replies_without_a_valid_call_have_a_reason() {
         for (text, why) in [
             ("I think we should wait.", "the answer contains neither a tool call nor a valid JSON object"),
             (" \n", "the answer is empty"),
@@ -287,7 +287,7 @@ mod tests {
             ("{\"type\": \"execute\", \"action\": \"../x\"}", "invalid action name \"../x\""),
             ("{\"type\": \"execute\", \"action\": \"x\", \"params\": [1]}", "\"params\" of execute is not an object"),
         ] {
-            assert_eq!(parse_text(text), ParsedReply::Unreadable(why.to_owned()), "{text}");
+            assert_eq!(parse_text(text), ParsedReply::NoValidCall(why.to_owned()), "{text}");
         }
     }
 

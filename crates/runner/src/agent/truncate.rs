@@ -117,7 +117,7 @@ impl MiddleCut {
 
     fn with_marker(self, mut kept: Vec<Turn>) -> Vec<Turn> {
         let marker = format!(
-            "[{} characters of this conversation were left out here: it is longer than the model takes]",
+            "[{} characters of this conversation were left out here: it is longer than the model accepts]",
             self.removed_characters
         );
         let Some((turn, part_index, byte)) = self.mark else {
@@ -186,7 +186,7 @@ mod tests {
         for id in ["1", "2", "3"] {
             turns.extend([model(id), result(id, &page)]);
         }
-        let marker = "[200 characters of this conversation were left out here: it is longer than the model takes]";
+        let marker = "[200 characters of this conversation were left out here: it is longer than the model accepts]";
         let kept = vec![turns[0].clone(), Turn::User(vec![marker.to_owned()]), turns[5].clone(), turns[6].clone()];
         assert_eq!(remove_middle(turns, 200), kept);
     }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn single_long_text_is_cut_in_its_middle() {
         let turns = vec![Turn::User(vec!["ab".repeat(50)])];
-        let marker = "[80 characters of this conversation were left out here: it is longer than the model takes]";
+        let marker = "[80 characters of this conversation were left out here: it is longer than the model accepts]";
         let kept = format!("{}\n\n{marker}\n\n{}", "ab".repeat(5), "ab".repeat(5));
         assert_eq!(remove_middle(turns, 20), vec![Turn::User(vec![kept])]);
     }

@@ -23,9 +23,9 @@ pub use settings::{ModelSettings, Price, Provider};
 
 pub trait Model: Send + Sync + fmt::Debug {
     /// Sends a request, and retries transient failures until the deadline.
-    fn ask(&self, request: &Request, patience: &Deadline) -> ModelResponse;
+    fn ask(&self, request: &Request, deadline: &Deadline) -> ModelResponse;
 
-    /// The model of agents that name none.
+    /// The model of agents without a model of their own.
     fn name(&self) -> &str;
 }
 
@@ -133,7 +133,7 @@ pub enum ModelError {
     Failed(String),
 }
 
-/// When to stop calling a model. The run can cancel it earlier.
+/// The time at which to stop a model call. The run can cancel the call earlier.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     pub time: Instant,

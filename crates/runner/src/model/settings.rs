@@ -59,7 +59,7 @@ pub struct ModelSettings {
     pub provider: Provider,
     pub url: Option<String>,
     pub key: Secret,
-    /// The model of agents that name none.
+    /// The model of agents without a model of their own.
     pub model: Option<String>,
     pub stream: bool,
     /// The timeout of one call.

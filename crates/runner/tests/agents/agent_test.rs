@@ -259,6 +259,6 @@ pub fn closing_answer(scratchpad: &str, report: &str) -> Value {
 
 /// Waits until a condition is true.
 #[track_caller]
-pub fn until(mut is_so: impl FnMut() -> bool) {
-    wait_until("it is so", Duration::from_secs(30), || is_so().then_some(()));
+pub fn until(mut condition: impl FnMut() -> bool) {
+    wait_until("it is so", Duration::from_secs(30), || condition().then_some(()));
 }

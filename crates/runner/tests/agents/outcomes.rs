@@ -134,7 +134,7 @@ engines! {
             let requests = work.model.requests();
             let body = &requests.last().unwrap().body;
             let messages = body["messages"].to_string();
-            assert_eq!(messages.matches("characters of this conversation were left out here: it is longer than the model takes]").count(), 1, "{messages}");
+            assert_eq!(messages.matches("characters of this conversation were left out here: it is longer than the model accepts]").count(), 1, "{messages}");
             assert!(messages.contains("What you need to know") && messages.contains("So much tea."), "{messages}");
             assert!(messages.matches("beta ").count() > 100, "the last page is cut, not removed");
             assert!(body.to_string().len() < 28_000, "{}", body.to_string().len());

@@ -37,7 +37,7 @@ const INSTRUCTIONS: &str = "Trackway is the system of record for agent work: whi
 pub struct McpCaller {
     pub site: Site,
     pub context: Context,
-    /// How the caller was identified, as a note for the agent.
+    /// A note that tells the agent how the caller was identified.
     pub remark: Option<String>,
 }
 

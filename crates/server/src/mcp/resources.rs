@@ -73,10 +73,10 @@ fn text_field(row: &Value, field: &str) -> String {
 }
 
 fn resource(kind: &str, reference: &str, name: String, description: String) -> Option<Resource> {
-    Some(described(page_path(kind, reference)?, name, description))
+    Some(new_resource(page_path(kind, reference)?, name, description))
 }
 
-fn described(path: String, name: String, description: String) -> Resource {
+fn new_resource(path: String, name: String, description: String) -> Resource {
     let description = text::cut(text::clean_line(&description).trim_end_matches([':', ' ']), 200);
     Resource::new(format!("{SCHEME}{path}"), name).with_description(description).with_mime_type(MARKDOWN)
 }

@@ -160,7 +160,7 @@ impl ToolEntry {
             }
             Some(Value::String(token)) => caller::authenticate(&site.core, token).map_err(|problem| {
                 const HINT: &str =
-                    "`run_token` is the token that `claim` gave, and expires with its run; omit it to act as yourself";
+                    "`run_token` is the token that `claim` returned, and expires with its run; omit it to act as yourself";
                 // The default hint is about HTTP headers, which are not at fault here.
                 if problem.status == StatusCode::UNAUTHORIZED { problem.hint(HINT) } else { problem }
             })?,

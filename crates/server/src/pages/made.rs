@@ -48,7 +48,7 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time, max_rows: Option<i64>
     Ok(page)
 }
 
-/// Which touches are shown, if the page does not show all.
+/// A line that names the range of shown touches, if the page does not show all.
 fn shown_range(data: &Value, touches: &[Value], after: Option<usize>) -> Option<Block> {
     let (after, total) = (after.unwrap_or(0), data["total"].as_u64()?);
     let number = |number: usize| group_digits(i64::try_from(number).unwrap_or(i64::MAX));

@@ -181,7 +181,7 @@ engines! {
         }
         for (message, expected, unexpected) in [
             (r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"wake"}}"#, "wake needs `task`", "invalid type"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"whoami","arguments":{"run_token":"trw_no"}}}"#, "hint: `run_token` is the token that `claim` gave", "Bearer"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"whoami","arguments":{"run_token":"trw_no"}}}"#, "hint: `run_token` is the token that `claim` returned", "Bearer"),
             (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"show","arguments":{"page":"/tasks?limit=0"}}}"#, "error: limit must be from 1 to 10000", "--limit"),
         ] {
             let answer = server.request(&format!(

@@ -28,7 +28,7 @@ mod test_server;
 
 const STREAMS: u32 = 1_000;
 
-/// Held by the tests that open and count sockets: memory and file descriptors belong to the whole process.
+/// Serialises the tests that count sockets or measure memory, because both belong to the whole process.
 static MEASURED: Mutex<()> = Mutex::new(());
 
 /// Raises the limit of open files, as `trackway up` does. The clients are in the same process.

@@ -101,7 +101,7 @@ impl ServerConfig {
         // query has an index, and a plan with a sequential scan, made while the table was short, would remain cached
         // while the table grows. `jit=off`: compiling takes longer than such queries. `force_generic_plan`: planning a
         // take costs more than running it, and from its cost estimates PostgreSQL would soon choose to plan every
-        // statement anew. Options from the URL come last, so that they win.
+        // statement anew. Options from the URL come last and take precedence.
         let url_options = config.get_options().unwrap_or_default();
         let (unresponsive_ms, idle, every) =
             (UNRESPONSIVE_MAX.as_millis(), KEEPALIVE_IDLE.as_secs(), KEEPALIVE_INTERVAL.as_secs());

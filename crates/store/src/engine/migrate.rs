@@ -442,7 +442,7 @@ mod tests {
         assert_eq!(indexes, named.map(|name| (name.to_owned(),)));
     }
 
-    /// Version 12 blocks the waiting items of an archived task, with the reason before why they were asked for.
+    /// Version 12 blocks the waiting items of an archived task, and puts the reason before the `why` of their requests.
     fn check_items_without_live_version(mut old: Connection, url: &Url) {
         let (references_off, at) = match old.engine() {
             Engine::Sqlite => ("pragma foreign_keys = off", "5000000"),

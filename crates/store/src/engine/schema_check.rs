@@ -82,8 +82,8 @@ struct SchemaObject {
     statement: String,
 }
 
-/// How statements that create objects begin, and the kind of the object. Ordinary tables are checked with their columns
-/// instead.
+/// The beginnings of statements that create objects, with the kind of the object. Ordinary tables are not in this list,
+/// because they are checked with their columns.
 const CREATE_STATEMENTS: [(&str, &str); 5] = [
     ("create index ", "index"),
     ("create unique index ", "index"),

@@ -213,9 +213,9 @@ impl Store {
         })
     }
 
-    /// Runs a transaction that ends with a commit in the mode that needs the fewest round trips. On PostgreSQL the transaction first
-    /// runs in optimistic mode. If a precondition fails there, nothing was committed, and the transaction runs again in
-    /// checked mode. SQLite has no round trips to save and always uses checked mode.
+    /// Runs a transaction that ends with a commit in the mode that needs the fewest round trips. On PostgreSQL the
+    /// transaction first runs in optimistic mode. If a precondition fails there, nothing was committed, and the
+    /// transaction runs again in checked mode. SQLite has no round trips to save and always uses checked mode.
     pub fn try_optimistic_first<T, E>(
         &self,
         mut transaction: impl FnMut(WriteMode) -> std::result::Result<T, E>,
@@ -265,8 +265,8 @@ impl Store {
         }
     }
 
-    /// Takes a connection and begins a SQLite write transaction. `started` is when the caller began to wait; that time
-    /// counts towards its limit.
+    /// Takes a connection and begins a SQLite write transaction. `started` is the time at which the caller began to
+    /// wait. The time since then counts towards the caller's limit.
     fn checkout_and_begin(&self, started: Instant) -> Result<PooledConnection<'_>> {
         let mut connection = self.checkout()?;
         if let Some(wait_ms) = self.wait_ms {
@@ -375,7 +375,8 @@ fn connect(url: &Url, create: bool, wait_ms: Option<u32>) -> Result<Connection> 
     }
 }
 
-/// How a transaction checks its preconditions. Only functions of this crate read the mode; they choose the statements.
+/// The way in which a transaction checks its preconditions. Only functions of this crate read the mode, to choose
+/// between statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteMode {
     /// Each write checks its own precondition and fails with [`Error::PreconditionFailed`], which saves the round trips
@@ -492,8 +493,8 @@ impl Reader<'_> {
         self.connection.query(sql, &scoped(self.tenant, sql, params)?)
     }
 
-    /// Prefetches a query: on PostgreSQL it is sent together with the next query, which saves a round trip. Does nothing
-    /// in a write transaction, where a query must see the writes before it.
+    /// Prefetches a query: on PostgreSQL it is sent together with the next query, which saves a round trip. Does
+    /// nothing in a write transaction, where a query must see the writes before it.
     pub fn prefetch(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
         if self.resolved.is_some() {
             self.connection.prefetch(sql, &scoped(self.tenant, sql, params)?);
@@ -542,8 +543,8 @@ impl Reader<'_> {
         self.queries
     }
 
-    /// Runs `read` inside a savepoint. Without the savepoint, PostgreSQL would reject all later queries of the transaction
-    /// if `read` fails.
+    /// Runs `read` inside a savepoint. Without the savepoint, PostgreSQL would reject all later queries of the
+    /// transaction if `read` fails.
     pub fn with_savepoint<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.begin_savepoint()?;
         let outcome = read(self);
@@ -668,14 +669,14 @@ impl Writer<'_> {
         self.reader.connection.post_independent(Cow::Borrowed(sql), &scoped)
     }
 
-    /// Sends an independent write that must change a row. Otherwise the transaction fails with
-    /// [`Error::PreconditionFailed`]. `?1` is the tenant.
+    /// Sends an independent write. If it changes no row, the transaction fails with [`Error::PreconditionFailed`]. `?1`
+    /// is the tenant.
     pub fn post_requiring_change(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;
         self.reader.connection.post_requiring_change(Cow::Borrowed(sql), &scoped, 1)
     }
 
-    /// Sends a query that must find a row, and that may lock it. Otherwise the transaction fails with
+    /// Sends a query, which may lock rows. If it finds no row, the transaction fails with
     /// [`Error::PreconditionFailed`]. `?1` is the tenant.
     pub fn post_requiring_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         let scoped = scoped(self.tenant, sql, params)?;

@@ -109,7 +109,7 @@ impl Reader<'_> {
 
     /// Returns the content of a board at one of its edits.
     pub fn board_content_at_edit(&mut self, board: Id<kind::Board>, number: i64) -> Result<Option<BoardContent>> {
-        self.earlier(board.uuid(), number)
+        self.content_at_edit(board.uuid(), number)
     }
 
     /// Returns the earlier contents of the stickies whose files are based on an earlier edit.
@@ -124,7 +124,7 @@ impl Reader<'_> {
                 continue;
             };
             if board.stickies.iter().any(|known| known.id == id && known.edit_count != number)
-                && let Some(content) = self.earlier(id, number)?
+                && let Some(content) = self.content_at_edit(id, number)?
             {
                 earlier.insert((id, number), content);
             }
@@ -152,7 +152,7 @@ impl Reader<'_> {
             let is_last = |number| of_edge.iter().all(|relation| relation.edit_count <= number);
             let Some(number) = line.edit_count.filter(|number| !is_last(*number)) else { continue };
             for relation in of_edge {
-                labels.extend(self.earlier(relation.id, number)?.map(|labels| ((*edge, number), labels)));
+                labels.extend(self.content_at_edit(relation.id, number)?.map(|labels| ((*edge, number), labels)));
             }
         }
         Ok((compare_relations(&board.relations, folder, &lines, &labels, stickies)?, names))
@@ -169,7 +169,7 @@ impl Reader<'_> {
         )
     }
 
-    fn earlier<C: serde::de::DeserializeOwned>(&mut self, subject: Uuid, number: i64) -> Result<Option<C>> {
+    fn content_at_edit<C: serde::de::DeserializeOwned>(&mut self, subject: Uuid, number: i64) -> Result<Option<C>> {
         let found = self.one::<(Value,)>(
             "select content from board_revisions where tenant_id = ?1 and subject_id = ?2 and number = ?3",
             params![subject, number],

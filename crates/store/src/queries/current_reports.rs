@@ -72,8 +72,8 @@ row! {
 }
 
 impl CurrentReport {
-    /// Sorts the report that speaks for a lineage before the others: the newest version, then the newest link, then the smaller
-    /// id of the link.
+    /// The sort key that puts the current report of a lineage first: the newest version, then the newest link, then the
+    /// smaller id of the link.
     fn precedence(&self) -> impl Ord + use<> {
         (Reverse((self.generation, self.defined_at, self.task_id, self.linked_at)), self.link_id)
     }
@@ -86,8 +86,8 @@ impl Reader<'_> {
     pub fn current_reports(&mut self, tasks: ReportScope) -> Result<Vec<CurrentReport>> {
         let (ReportScope::Version(task) | ReportScope::Lineage(task) | ReportScope::LinkedWith(task)) = tasks;
         let versions = tasks.versions();
-        // SQLite processes cross joins in the written order: from the few tasks to their many rows. Ranking the reports in SQL
-        // takes three times as long, because the engines then sort them together with their contents.
+        // SQLite processes cross joins in the written order: from the few tasks to their many rows. Ranking the reports
+        // in SQL takes three times as long, because the engines then sort them together with their contents.
         let reports = self.query::<CurrentReport>(
             &format!(
                 "with {versions} select v.lineage_id, l.from_agent_id, p.id, p.content, p.created_at, v.id, v.generation, v.created_at, l.id, l.created_at

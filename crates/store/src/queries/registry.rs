@@ -222,7 +222,8 @@ impl Reader<'_> {
         Ok(matching.pop())
     }
 
-    /// Finds whatever `text` names: a task variant, an id suffix or a path, in this order. `last` is the newest run.
+    /// Finds the entry that `text` names by a task variant, an id suffix or a path, in this order. `last` is the newest
+    /// run.
     pub fn find_entry(&mut self, text: &str) -> Result<Option<Entry>> {
         if !is_valid_name(text) {
             return Ok(None);

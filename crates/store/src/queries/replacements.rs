@@ -96,9 +96,9 @@ impl Reader<'_> {
         self.walk(from, "", "")
     }
 
-    /// Returns the path from a task to the last usable version that is reachable by replacements of at most `level`.
-    /// Where a task has several replacements, the path prefers the newest one whose version is usable: a later version
-    /// may be out of reach.
+    /// Returns the path from a task to the last usable version that is reachable by replacements of at most `level`. If
+    /// a task has several replacements, the path prefers the newest one whose version is usable, because the versions
+    /// after an unusable one may not be reachable.
     pub fn replacement_path_up_to(&mut self, from: Id<kind::Task>, level: Level) -> Result<Vec<PathStep>> {
         if level == Level::Major {
             return self.replacement_path(from);

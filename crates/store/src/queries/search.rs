@@ -96,12 +96,12 @@ pub(crate) fn index_content_with(connection: &mut Connection, tenant: Uuid, cont
 }
 
 impl Reader<'_> {
-    /// Returns the newest bodies that contain all terms, with their scores, at most `limit`. `which` is a condition on
-    /// `c.content_id`, whose parameters begin at `?5`.
+    /// Returns the newest bodies that contain all terms, with their scores, at most `limit`. `condition` restricts
+    /// `c.content_id`; its parameters begin at `?5`.
     pub fn search_bodies(
         &mut self,
         query: &SearchQuery,
-        which: &str,
+        condition: &str,
         values: &[Param<'_>],
         limit: i64,
     ) -> Result<Vec<BodyMatch>> {
@@ -109,7 +109,7 @@ impl Reader<'_> {
             // Newer bodies have higher row numbers, and the index returns them in this order without sorting.
             Engine::Sqlite => format!(
                 "select c.content_id, c.number, -bm25(content_index), true from content_index cross join content_words c on c.number = content_index.rowid
-                 where content_index.words match ?2 and c.tenant_id = ?1 and {which} order by content_index.rowid desc limit ?4"
+                 where content_index.words match ?2 and c.tenant_id = ?1 and {condition} order by content_index.rowid desc limit ?4"
             ),
             Engine::Postgres => {
                 let strict = "c.words @@ cast(cast(?2 as text) as tsquery)";
@@ -123,7 +123,7 @@ impl Reader<'_> {
                 };
                 format!(
                     "select c.content_id, c.number, cast(ts_rank_cd(c.words, cast(cast(?3 as text) as tsquery), 1) as double precision), {strict}
-                     from (select c.content_id, c.number, c.words from content_words c where c.tenant_id = ?1 and {found} and {which} order by c.number desc limit ?4) c"
+                     from (select c.content_id, c.number, c.words from content_words c where c.tenant_id = ?1 and {found} and {condition} order by c.number desc limit ?4) c"
                 )
             }
         };

@@ -11,3 +11,4 @@ mod glossary;
 mod queue_race;
 mod scripted_model;
 mod structure;
+mod two_clients;

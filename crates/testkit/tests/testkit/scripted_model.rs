@@ -118,7 +118,7 @@ fn event_types(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn complete_anthropic_message() {
+fn anthropic_message_is_sent_complete() {
     let model = model(text_and_tool_call());
     let answer = post(&model, MESSAGES, request(false));
 
@@ -139,7 +139,7 @@ fn complete_anthropic_message() {
 }
 
 #[test]
-fn streamed_anthropic_message() {
+fn anthropic_message_is_streamed() {
     let model = model(text_and_tool_call());
     let answer = post(&model, MESSAGES, request(true));
 
@@ -173,7 +173,7 @@ fn streamed_anthropic_message() {
 }
 
 #[test]
-fn complete_chat_completion() {
+fn chat_completion_is_sent_complete() {
     let model = model(text_and_tool_call());
     let answer = post(&model, CHAT, request(false)).json();
 
@@ -190,7 +190,7 @@ fn complete_chat_completion() {
 }
 
 #[test]
-fn streamed_chat_completion() {
+fn chat_completion_is_streamed() {
     let model = model(text_and_tool_call());
     let mut asked = request(true);
     let events = post(&model, CHAT, asked.clone()).events();

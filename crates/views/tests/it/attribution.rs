@@ -207,7 +207,7 @@ engines! {
         assert_eq!((chain.touched_by.len(), chain.deleted), (2, true));
     }
 
-    fn queueing_is_an_effect_but_holding_an_item_is_not(env: TestEnv) {
+    fn queueing_an_item_counts_as_an_effect_but_holding_one_does_not(env: TestEnv) {
         create_role_and_tasks(&env);
         let queueing = start_privileged_run(&env);
         let added = queueing.execute_json("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();
@@ -272,7 +272,7 @@ engines! {
         assert_eq!(chain.missing(), Vec::<&str>::new());
     }
 
-    fn initial_options_of_a_decision_are_add_option_touches(env: TestEnv) {
+    fn each_option_of_a_decision_is_touched(env: TestEnv) {
         let run = env.agent("bot").start_run();
         let decision = run.create_decision("main", "lunch?", &["soup", "salad"]);
         run.execute_json("add_options", json!({ "decision": decision, "options": ["bread"] })).unwrap();

@@ -61,7 +61,7 @@ engines! {
         assert!(matches!(&outcome, Err(Error::Rule(rule)) if rule.to_string() == "there is no task \"nowhere\""), "{outcome:?}");
     }
 
-    fn batch_ends_even_if_a_query_never_repeats(env: TestEnv) {
+    fn batched_read_ends_even_if_its_query_changes_in_every_round(env: TestEnv) {
         let calls = Cell::new(0);
         let never_repeating = |read: &mut Reader<'_>| {
             calls.set(calls.get() + 1);

@@ -149,7 +149,7 @@ fn run_view(env: &TestEnv, command: (&str, &str), input: &Value) -> Value {
 }
 
 /// Actions that people and agents use every day.
-fn everyday_actions(env: &TestEnv) {
+fn execute_everyday_actions(env: &TestEnv) {
     env.execute_json("queue_add", json!({ "task": "t" })).unwrap();
     let taken = env.execute_json("queue_take", json!({})).unwrap()[0].clone();
     env.execute_json("queue_heartbeat", json!({ "id": taken["id"], "fence": taken["fence"] })).unwrap();
@@ -239,14 +239,14 @@ fn everyday_queries_do_not_read_the_history() {
             [(ItemStatus::Completed, ROWS_READ_MAX / 2)]
         );
     });
-    check_rows_read("everyday actions".into(), &|| everyday_actions(&env));
+    check_rows_read("everyday actions".into(), &|| execute_everyday_actions(&env));
     assert_eq!(violations, Vec::<String>::new());
 
     // Statements are prepared at their second use. The server lists their texts.
     for (command, input) in everyday_queries(&day) {
         run_view(&env, command, &input);
     }
-    everyday_actions(&env);
+    execute_everyday_actions(&env);
     let texts =
         env.read(|read| Ok(read.query_unscoped::<(String,)>("select statement from pg_prepared_statements", &[])?));
     let plans = plans(texts.into_iter().map(|(text,)| text.replace('$', "?")));
@@ -262,7 +262,7 @@ fn everyday_actions_do_not_scan_indexes() {
     create_sample_rows(&env);
     let pages = || {
         let before = pages_read(&env);
-        everyday_actions(&env);
+        execute_everyday_actions(&env);
         pages_read(&env) - before
     };
     let short: Vec<_> = (0..7).map(|_| pages()).collect();
@@ -272,12 +272,12 @@ fn everyday_actions_do_not_scan_indexes() {
     assert!(long.iter().min().unwrap() <= &(2 * short.iter().min().unwrap()), "{short:?} pages, then {long:?}");
 }
 
-/// Without a forced generic plan, PostgreSQL would plan every write anew after it has updated its statistics.
+/// Without a forced generic plan, PostgreSQL would plan every execution of a write after it has updated its statistics.
 #[test]
 fn write_statements_use_generic_plans() {
     let env = TestEnv::new(Engine::Postgres);
     create_sample_rows(&env);
-    let days = || (0..7).for_each(|_| everyday_actions(&env));
+    let days = || (0..7).for_each(|_| execute_everyday_actions(&env));
     days();
     multiply_history(&env.database.url_text(), &Statistics::Fresh);
     days();

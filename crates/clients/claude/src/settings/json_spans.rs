@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::SettingsError;
 
-/// The deepest nesting to parse. The parser is recursive, so that it needs a limit.
+/// The deepest nesting to parse. The parser is recursive, so it needs a limit.
 const DEPTH_MAX: usize = 128;
 
 /// The byte order mark that some editors write at the start of a file.
@@ -20,7 +20,7 @@ pub struct Node {
     pub kind: Kind,
 }
 
-/// The kind of a value, as far as edits need it.
+/// The kind of a value. Edits need the content of objects, arrays and strings only.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     Object(Vec<Member>),

@@ -1,9 +1,9 @@
 //! Inserts values into a JSON text and removes them, without changing anything else.
 //!
 //! An inserted value is formatted like the text around it: newlines, indentation, single lines. Removing a value is the
-//! exact inverse of inserting it. For that, the text must record whether the brackets around an inserted value existed
-//! before, because an empty `{}` that a user wrote has to stay: if they did, the insertion appends one blank to the line
-//! of the opening bracket. If a formatter removes that blank, brackets that become empty are removed.
+//! exact inverse of inserting it. An empty `{}` that a user wrote must therefore stay after the removal, but brackets
+//! that the insertion added must go. To mark brackets that existed before, the insertion appends one blank to the line
+//! of the opening bracket. If a formatter removes that blank, the removal also removes brackets that become empty.
 
 use std::ops::Range;
 
@@ -58,11 +58,11 @@ pub struct Layout {
     unit: String,
     /// The blank after colons and commas, or an empty string.
     space: &'static str,
-    /// Whether the text has several lines, or no members yet that would tell.
+    /// Whether the text has several lines. Also true for a text without members.
     has_lines: bool,
 }
 
-/// Where a value is inserted: on separate lines with this indentation, or on the current line.
+/// The place of an inserted value: on separate lines with this indentation, or on the current line.
 #[derive(Debug, Clone, Copy)]
 enum Placement<'a> {
     OwnLines(&'a str),

@@ -43,14 +43,15 @@ pub(crate) const SHORT_TIMEOUT_SECONDS: u32 = 1;
 const STATEMENT_CACHE_SIZE: usize = 512;
 /// Size limit of the page cache of a SQLite connection, in kilobytes.
 const CACHE_MAX_KB: u32 = 32 << 10;
-/// Pages in SQLite's write-ahead log before a writer checkpoints it. A large value writes pages that change often only
-/// once.
+/// Pages in SQLite's write-ahead log before a writer checkpoints it. A checkpoint writes each changed page once, so a
+/// high limit saves writes of pages that change often.
 const WAL_PAGES_MAX: u32 = 4_000;
-/// The same limit during a bulk write. It is higher because each checkpoint waits for the disk.
+/// The limit on pages in the write-ahead log during a bulk write. It is higher because each checkpoint waits for the
+/// disk.
 const LONG_WAL_PAGES_MAX: u32 = 40_000;
-/// Bytes of write-ahead log that may remain when the last connection closes. The next process that opens the file reads
-/// all of it.
-const WAL_LEFT_MAX_BYTES: u64 = 1 << 20;
+/// Bytes of write-ahead log that may remain after the last connection closes. The log is limited because the next
+/// process that opens the file reads the whole log.
+const REMAINING_WAL_BYTES_MAX: u64 = 1 << 20;
 /// Marks a SQLite file as a Trackway database ("TRWY" in its header).
 pub const APPLICATION_ID: i64 = 0x5452_5759;
 
@@ -150,8 +151,8 @@ impl Connection {
         }
     }
 
-    /// Closes the connection at the end of a process. Skips the work on SQLite if there is nothing to checkpoint: the
-    /// operating system frees the memory faster.
+    /// Closes the connection at the end of a process. Leaves a SQLite connection open if closing it would not
+    /// checkpoint: the operating system frees the memory faster.
     pub fn close(self) {
         if let Self::Sqlite(connection) = &self
             && connection.db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE).unwrap_or(false)
@@ -328,7 +329,7 @@ impl Connection {
         }
     }
 
-    /// Like [`Self::post`], for a query that must find a row, and that may lock it. Otherwise the transaction fails.
+    /// Like [`Self::post`], for a query, which may lock rows. The transaction fails if the query finds no row.
     pub(crate) fn post_requiring_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         match self {
             Self::Sqlite(_) => match self.query::<(i64,)>(sql, params)?.as_slice() {
@@ -432,12 +433,12 @@ impl Connection {
     }
 }
 
-/// Prevents the last connection to close from checkpointing the log, unless the log is long: a checkpoint takes longer
-/// than a short-lived process runs. The occasional checkpoint is needed because the log of consecutive short processes
-/// would otherwise grow without limit.
+/// Disables the checkpoint of a short log when the last connection closes, because a checkpoint takes longer than a
+/// short-lived process runs. A long log is still checkpointed. Otherwise it would grow without limit if only such
+/// processes write.
 fn skip_checkpoint_of_short_wal(connection: &rusqlite::Connection) -> Result<()> {
     let log = connection.path().map_or(0, |file| wal_bytes(Path::new(file)));
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, log < WAL_LEFT_MAX_BYTES)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, log < REMAINING_WAL_BYTES_MAX)?;
     Ok(())
 }
 
@@ -485,8 +486,8 @@ const RETRY_DELAYS_MS: [(i32, u64); 3] = [(100, 7), (20, 3), (0, 1)];
 /// Number of attempts that take 5 seconds in total.
 const ATTEMPTS_MAX: i32 = 780;
 
-/// Busy handler without a time limit of the caller; gives up after 5 seconds. SQLite's own handler tries only fifty
-/// times in that time, and among many busy writers some would never get the lock.
+/// Busy handler for callers without a time limit. Gives up after 5 seconds. SQLite's own handler tries only fifty times
+/// in that time, so that among many writers some would never get the lock.
 fn wait_for_lock(attempts: i32) -> bool {
     let step = RETRY_DELAYS_MS.iter().find(|(from, _)| attempts >= *from).map_or(1, |(_, step)| *step);
     if attempts < ATTEMPTS_MAX {

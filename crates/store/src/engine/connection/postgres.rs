@@ -92,8 +92,8 @@ impl Postgres {
         }
     }
 
-    /// Nothing drives an idle connection. This runs its task for a moment, to notice a server that went away before
-    /// anything is sent to it.
+    /// Whether the connection is usable. The task of an idle connection does not run, so this runs the task for a
+    /// moment: it then notices that the server has closed the connection.
     pub(super) fn is_open(&self) -> bool {
         self.runtime.block_on(async {
             for _ in 0..YIELDS_TO_NOTICE_CLOSE {
@@ -171,12 +171,12 @@ impl Postgres {
         }
     }
 
-    /// Returns the result of an prefetched query that has been sent.
+    /// Returns the result of a prefetched query that has been sent.
     pub(super) fn cached(&self, sql: &str, params: &[Param<'_>]) -> Option<&[tokio_postgres::Row]> {
         self.cached.iter().find(|(query, _)| query.matches(sql, params)).map(|(_, rows)| rows.as_slice())
     }
 
-    /// Sends the prefetched queries together with `own`. Returns the rows of `own`, unless it is itself an prefetched
+    /// Sends the prefetched queries together with `own`. Returns the rows of `own`, unless it is itself a prefetched
     /// query: then its rows are among the cached results.
     pub(super) fn query_with_prefetched(
         &mut self,

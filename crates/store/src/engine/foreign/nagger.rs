@@ -115,7 +115,7 @@ pub struct Spawn {
     pub prompt_hash: Option<String>,
     pub tool_use_id: Option<String>,
     pub matched_agent_id: Option<String>,
-    /// When claude-nagger read the call in the transcript, which is after the call.
+    /// The time at which claude-nagger read the call in the transcript, which is after the call.
     pub created_at: Option<Time>,
 }
 

@@ -270,8 +270,8 @@ pub struct ItemInsert {
 }
 
 impl ItemInsert {
-    /// Determines the task of the only item. In optimistic mode, returns a placeholder, and [`ItemInsert::insert`] looks
-    /// up the task by its variant. In checked mode, calls `look_up`.
+    /// Determines the task of the only item. In optimistic mode, returns a placeholder, and [`ItemInsert::insert`]
+    /// looks up the task by its variant. In checked mode, calls `look_up`.
     pub fn task_of_single_item<E: From<Error>>(
         &mut self,
         write: &mut Writer<'_>,
@@ -323,7 +323,7 @@ impl Writer<'_> {
         self.post_new_row(SQL.as_str(), &params)
     }
 
-    /// Makes waiting items ready whose time has come.
+    /// Makes waiting items ready that are due.
     pub fn make_due_items_ready(&mut self) -> Result<()> {
         let now = self.now;
         self.post(

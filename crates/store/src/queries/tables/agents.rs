@@ -73,7 +73,7 @@ table! {
 }
 
 table! {
-    /// What an agent reports about its work on a task.
+    /// A report of an agent on its work on a task.
     pub struct Report in "reports" {
         id: Id<kind::Report>,
         #[serde(skip)] tenant_id: TenantId,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::{store::TenantId, table};
 
 table! {
-    /// A request that a task be run.
+    /// A request to run a task.
     pub struct QueueItem in "queue_items" {
         id: Id<kind::QueueItem>,
         #[serde(skip)] tenant_id: TenantId,
