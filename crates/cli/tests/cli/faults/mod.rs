@@ -101,8 +101,9 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Prints why a test is skipped on this machine.
+/// Prints why a test is skipped on this machine. In CI, a missing prerequisite fails the test.
 #[expect(clippy::print_stderr, reason = "a skipped test should not look like one that passed")]
 fn print_skip_reason(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "missing prerequisite: {reason}");
     eprintln!("skipped: {reason}");
 }
