@@ -26,7 +26,7 @@ pub struct CreateCommitment {
     #[arg(long)]
     #[schemars(length(min = 1, max = text::LINE_MAX), regex(pattern = text::NOT_BLANK_PATTERN))]
     pub title: String,
-    /// Number of members that achieves the commitment
+    /// Number of members with which the commitment is achieved
     #[arg(long, value_name = "NUMBER")]
     #[schemars(range(min = 1))]
     pub critical_mass: i64,

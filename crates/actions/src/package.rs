@@ -31,7 +31,7 @@ pub struct Pin {
     pub was: Option<Variant>,
 }
 
-/// Pin a role to a version of a task
+/// Pin a version of a task for a role
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SetPackage {

@@ -170,7 +170,7 @@ pub struct CreateToken {
     /// Expiry time, such as 2026-02-27 or 2026-02-27T09:30:00Z [default: never]
     #[arg(long, value_name = "TIME")]
     pub expires: Option<Time>,
-    /// Scope: all, read, or login (once, in a browser) [default: all]
+    /// Scope: all, read, or login (logs a browser in, once) [default: all]
     #[arg(long)]
     pub scope: Option<TokenScope>,
 }

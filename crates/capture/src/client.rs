@@ -41,7 +41,7 @@ pub trait Client: Debug + Send + Sync {
     /// is false.
     fn find_transcripts(&self, path: &Path, is_wanted: &mut dyn FnMut(&Path) -> bool) -> FoundTranscripts;
 
-    /// Whether a file is a transcript of this client, by its name and its first lines. Ingest asks this about files that
+    /// Whether a file is a transcript of this client, by its name and its first lines. Ingest calls this for files that
     /// several clients may have written.
     fn is_transcript(&self, file: &Path) -> bool;
 

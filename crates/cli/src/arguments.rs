@@ -172,7 +172,7 @@ fn grammar(scope: &GrammarScope) -> Command {
     let actions =
         ACTIONS.iter().filter(|action| action.command.0.is_empty()).map(|action| action_command(action, scope));
     let mut commands: Vec<Command> = other_commands().into_iter().chain(views).chain(actions).chain(nouns).collect();
-    commands.sort_by_key(|command| ORDER.iter().position(|name| *name == command.get_name()));
+    commands.sort_by_cached_key(|command| ORDER.iter().position(|name| *name == command.get_name()));
     Command::new("trackway").about(ABOUT).version(env!("TRACKWAY_VERSION")).args(globals()).subcommands(commands)
 }
 

@@ -47,7 +47,9 @@ fn describe(out: &mut String, command: &Command, path: &str) {
     if command.get_subcommands().next().is_none() {
         let help = command.clone().bin_name(&name).term_width(100).render_help().to_string();
         let own = help.split("\nGlobal options:").next().unwrap_or_default();
-        let help_text: Vec<_> = own.lines().map(str::trim_end).filter(|line| !line.contains("-h, --help")).collect();
+        // In a long list of options, the description of `--help` is on a line of its own.
+        let is_help_flag = |line: &&str| line.contains("-h, --help") || line.trim() == "Print help";
+        let help_text: Vec<_> = own.lines().map(str::trim_end).filter(|line| !is_help_flag(line)).collect();
         let help_text = help_text.join("\n");
         let help_text = help_text.trim_end().trim_end_matches("Options:").trim_end();
         let _ = write!(out, "\n## `{name}`\n\n```text\n{help_text}\n```\n");

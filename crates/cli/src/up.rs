@@ -1,4 +1,4 @@
-//! `trackway up`: runs the server and a worker in one process. `trackway open`: opens the pages in a logged-in browser.
+//! `trackway up`: runs the server and a worker in one process. `trackway open`: opens the pages in a browser.
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, IsTerminal, Write},
@@ -59,7 +59,7 @@ pub fn command() -> Command {
     Command::new("up")
         .about("Run the server and a worker, until stopped")
         .long_about(
-            format!("Run the server and a worker, until stopped.\n\nThe server listens on this machine only, unless --listen names another address. It prints its address and a login link that works once. Every page is available as HTML, Markdown and JSON. The worker runs scripts and all agents driven by a model or by {}, if that is available here; --agent selects other agents. Stop with Ctrl-C or SIGTERM: running tasks may finish.", CLIENTS.display_names()),
+            format!("Run the server and a worker, until stopped.\n\nThe server listens on this machine only, unless --listen names another address. It prints its address and a login link that works once. Every page is available as HTML, Markdown and JSON. The worker runs scripts, and all agents that use a model or {}, if the model or the client is available on this machine. --agent selects other agents. Stop with Ctrl-C or SIGTERM: running tasks may finish.", CLIENTS.display_names()),
         )
         .args([
             listen(),
@@ -73,14 +73,14 @@ pub fn command() -> Command {
                 .value_name("NUMBER")
                 .value_parser(clap::value_parser!(u32))
                 .help("Maximum requests per second for one token; 0 for no limit [default: 10000]"),
-            Arg::new("open").long("open").action(ArgAction::SetTrue).help("Open the pages in a logged-in browser"),
+            Arg::new("open").long("open").action(ArgAction::SetTrue).help("Open the pages in your browser, and log it in"),
             Arg::new("no_work").long("no-work").action(ArgAction::SetTrue).help("Do not run a worker"),
         ])
         .args(work::arguments())
 }
 
 pub fn open_command() -> Command {
-    Command::new("open").about("Open the pages of a running server in a logged-in browser").arg(listen())
+    Command::new("open").about("Open the pages of a running server in your browser, and log it in").arg(listen())
 }
 
 pub fn up(app: &App, location: &Location, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {

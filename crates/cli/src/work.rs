@@ -65,8 +65,8 @@ pub fn arguments() -> Vec<Arg> {
             .long("lease")
             .value_name("SECONDS")
             .value_parser(clap::value_parser!(i64).range(1..=queue::LEASE_SECONDS_MAX))
-            .help("Lease duration in seconds. Other workers may take an item this long after the worker's last heartbeat [default: 60]"),
-        duration_argument("timeout", TIMEOUT, "Timeout of tasks without a timeout of their own"),
+            .help("Lease duration in seconds. If a worker sends no heartbeat for this time, other workers may take its items [default: 60]"),
+        duration_argument("timeout", TIMEOUT, "Timeout of a run, if neither its item, its task nor its agent has one"),
         duration_argument("grace", GRACE, "Time for running tasks to finish after the worker was asked to stop"),
     ]
 }
@@ -118,7 +118,7 @@ pub fn run_command() -> Command {
         Arg::new("role")
             .long("role")
             .value_name("ROLE")
-            .help("Run the version that this role uses [default: the task's role, else the current version]"),
+            .help("Run the version pinned for this role, else the current version [default: the task's role]"),
         Arg::new("workspace")
             .long("workspace")
             .value_name("WORKSPACE")
@@ -131,7 +131,7 @@ pub fn run_command() -> Command {
             .long("detach")
             .action(ArgAction::SetTrue)
             .help("Only queue the task, so that a worker runs it"),
-        duration_argument("timeout", TIMEOUT, "Timeout, if the task sets none"),
+        duration_argument("timeout", TIMEOUT, "Timeout, if neither the task nor the agent has one"),
     ])
 }
 

@@ -109,7 +109,7 @@ fn find_session(read: &mut Reader<'_>, given: &str) -> Result<Id<kind::Session>>
 /// Show a session with its runs, its subagents, and the evidence for each subagent
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ShowSession {
-    /// The session, by id or the end of it
+    /// The session, by id or by the last characters of the id
     pub session: Ref<kind::Session>,
 }
 

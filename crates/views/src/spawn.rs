@@ -55,7 +55,7 @@ impl View for ListSpawns {
 /// Show a tool call that started a subagent, with the evidence for each match
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct ShowSpawn {
-    /// The id of the tool call, or the end of the spawn's id
+    /// The id of the tool call, or the last characters of the spawn's id
     pub tool_use_id: String,
     /// The session of the call, if several sessions have a call with this id
     #[arg(long)]

@@ -11,7 +11,7 @@ use crate::{
     touched::NoTouches,
 };
 
-/// Remove the live state of a session's subagents, but not their spawns and runs
+/// Mark the subagents of a session as stopped and hide them; their spawns and runs stay
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CleanupSession {

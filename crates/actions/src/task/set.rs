@@ -134,7 +134,7 @@ pub struct SetTask {
     /// Whether the task is recurring. A run does not change the status of a recurring task
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub recurring: Option<bool>,
-    /// Whether the task is archived. An archived task is not a live version
+    /// Whether the task is archived. An archived task cannot be run
     #[arg(long, num_args = 0..=1, default_missing_value = "true")]
     pub archived: Option<bool>,
     /// Older task that this one replaces

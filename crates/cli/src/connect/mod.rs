@@ -38,8 +38,8 @@ pub fn commands() -> [Command; 2] {
         .about("Start recording the sessions of agent clients")
         .long_about(format!(
             "Add Trackway's hooks and MCP server to the settings of agent clients ({clients})\n\n\
-             Without CLIENT, lists the clients that are installed, connected and have transcripts, and on a terminal asks \
-             which to connect.",
+             Without CLIENT, lists the known clients with their programs, settings and transcripts, and on a terminal \
+             asks which to connect.",
         ))
         .arg(yes_argument("Connect all installed clients without asking"))
         .arg(memory())
@@ -337,4 +337,41 @@ fn change_all(
         }
     }
     Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Changes two targets, of which the second one fails in a dry run, or only when it is written.
+    fn change_two(fails_in_dry_run: bool) -> (Result<Changes, Failure>, Vec<(Scope, bool)>) {
+        let client = CLIENTS.0[0];
+        let targets = [Scope::Project, Scope::User].map(|scope| Target { client, version: None, scope });
+        let calls = RefCell::new(Vec::new());
+        let changes = change_all(&targets, false, |target, dry_run| {
+            calls.borrow_mut().push((target.scope, dry_run));
+            if target.scope == Scope::User && (fails_in_dry_run || !dry_run) {
+                return Err(Rule::conflict("no").into());
+            }
+            Ok(CommandOutcome::new(json!(1), Layout::Connection))
+        });
+        (changes, calls.into_inner())
+    }
+
+    #[test]
+    fn error_in_a_dry_run_changes_no_client() {
+        let (changes, calls) = change_two(true);
+        assert!(changes.is_err());
+        assert_eq!(calls, [(Scope::Project, true), (Scope::User, true)]);
+    }
+
+    #[test]
+    fn later_error_is_reported_with_the_changes_before_it() {
+        let (changes, calls) = change_two(false);
+        let list = changes.unwrap().into_list(false);
+        assert_eq!((list.data, list.failure.map(|failure| failure.kind)), (json!([1]), Some(ErrorKind::Conflict)));
+        assert_eq!(calls[2..], [(Scope::Project, false), (Scope::User, false)]);
+    }
 }
