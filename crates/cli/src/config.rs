@@ -78,8 +78,8 @@ impl ModelConfig {
         }
     }
 
-    /// The settings that are safe to take from a cloned project. A project must not redirect the user's API key, or
-    /// replace the model.
+    /// The settings that are safe to take from a cloned project. A project may name a model, but must not send the
+    /// user's API key elsewhere, or replace the model by a script.
     #[must_use]
     pub fn untrusted(self) -> Self {
         Self { provider: None, url: None, key: None, script: None, ..self }

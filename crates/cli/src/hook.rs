@@ -47,7 +47,7 @@ pub fn command() -> Command {
                 .value_name("WHO")
                 .value_parser(clap::value_parser!(Memory))
                 .default_value("subagents")
-                .help("Agents to prompt for their scratchpad when they stop"),
+                .help("Which agents to ask for their scratchpad when they stop"),
         )
 }
 

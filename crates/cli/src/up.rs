@@ -80,7 +80,7 @@ pub fn command() -> Command {
 }
 
 pub fn open_command() -> Command {
-    Command::new("open").about("Open the pages of a running server in your browser, and log it in").arg(listen())
+    Command::new("open").about("Open the pages of a running server in your browser, and log it in").arg(listen().help("Address of the running server"))
 }
 
 pub fn up(app: &App, location: &Location, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {

@@ -141,7 +141,7 @@ impl StickieFile {
         Ok(changed)
     }
 
-    /// The change to the stickie's name. A file without an id and a name gives the stickie its own file name.
+    /// The change to the stickie's name. If the file has neither an id nor a name, the stickie is named after the file.
     pub fn name_patch(&self) -> Patch<String> {
         match (&self.name, &self.id, self.file.strip_suffix(STICKIE_SUFFIX)) {
             (Patch::Unset, None, Some(stem)) => Patch::Set(stem.to_owned()),
@@ -351,7 +351,7 @@ mod tests {
             let read: StickieFile = parse("x", &yaml).unwrap();
             prop_assert_eq!(read.applied_to(&StickieContent::default()).unwrap(), content.with_changes(&Patch::Unset, &StickieFields::default()).unwrap());
             prop_assert_eq!((read.id, read.edit_count), (Some(id.to_string()), Some(3)));
-            // A one-line text takes at most two lines in the file: the writer wraps nothing.
+            // The writer wraps no lines, so long lines in the texts do not add lines to the file.
             prop_assert!(yaml.split('\n').count() <= 30 + 3 * (note.split('\n').count() + code.split('\n').count()));
         }
 

@@ -118,6 +118,7 @@ pub struct SessionFacts {
     pub git_branch: Option<String>,
     /// The commit at HEAD of the work tree. Later observations compare HEAD with it to find new commits.
     pub head: Option<String>,
+    /// How the session started, in the words of the client, such as `resume`.
     pub source: Option<String>,
 }
 
@@ -188,6 +189,7 @@ pub struct CommitFacts {
 #[derive(Debug, Clone)]
 pub struct TranscriptProgress {
     pub path: String,
+    /// Identifies the file, so that a new file at the same path is recognised.
     pub identity: String,
     pub agent: Option<String>,
     /// The byte offset at which this part begins. It must equal the stored read position, unless another reader has

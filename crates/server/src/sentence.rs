@@ -19,7 +19,7 @@ pub fn render(sentence: &Sentence) -> String {
     sentence.parts().iter().map(part).collect()
 }
 
-/// A command that only the command line has stays a command.
+/// Renders a command as an action or a view. If it is neither, only the command line has it, and it stays as it is.
 fn render_command(command: &Command) -> String {
     if let Some(action) = ACTIONS.iter().find(|action| matches_command(command, action.command, action.alias)) {
         render_action(action, command)
@@ -61,7 +61,7 @@ fn render_view(view: &View, command: &Command) -> String {
 }
 
 /// A function that adds the arguments of an action or a view to a clap command.
-type Arguments = fn(clap::Command) -> clap::Command;
+type AddArguments = fn(clap::Command) -> clap::Command;
 
 /// The arguments of a command, each with the name of its field.
 struct GivenArguments<'a> {
@@ -69,8 +69,8 @@ struct GivenArguments<'a> {
     flags: Vec<(String, &'a str)>,
 }
 
-fn given_arguments(arguments: Arguments, command: &Command) -> GivenArguments<'_> {
-    let parser = arguments(clap::Command::new(command.usage.words));
+fn given_arguments(add_arguments: AddArguments, command: &Command) -> GivenArguments<'_> {
+    let parser = add_arguments(clap::Command::new(command.usage.words));
     let positional = parser.get_positionals().next();
     let field_of_flag = |flag: &str| {
         let long = flag.replace('_', "-");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// The schema and the arguments of a command, if it is an action or a view.
-    fn schema_and_arguments(usage: &'static CommandUsage) -> Option<(&'static Schema, Arguments)> {
+    fn schema_and_arguments(usage: &'static CommandUsage) -> Option<(&'static Schema, AddArguments)> {
         let command = Command { usage, subject: None, flags: Vec::new(), switches: Vec::new() };
         let action = ACTIONS.iter().find(|action| matches_command(&command, action.command, action.alias));
         let view = || VIEWS.iter().find(|view| matches_command(&command, view.command, view.alias));

@@ -45,6 +45,7 @@ row! {
         action_type: ActionType,
         studio: Option<String>,
         display_path: String,
+        /// How often the run touched the resource in this way.
         times: i64,
         deleted: bool,
         first_at: Time,

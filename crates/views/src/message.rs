@@ -27,7 +27,7 @@ pub struct MessageFilter {
     /// Only from this agent
     #[arg(long)]
     pub agent: Option<Ref<kind::Agent>>,
-    /// Only in this role, or from a run in it
+    /// Only of this role, or of runs in it
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
     /// Only from or to any version of this task

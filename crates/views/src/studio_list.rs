@@ -1,8 +1,9 @@
 //! A macro for the list views of notes, decisions and commitments, the resources that belong to a studio.
 
-/// Declares a list view with filters for studio and archived rows. `$update` updates time-dependent fields of each row.
+/// Declares a list view with filters for studio and archived rows. The list shows only the beginning of the texts in
+/// `$long_columns`. `$update` updates time-dependent fields of each row.
 macro_rules! studio_list_view {
-    ($(#[$meta:meta])* $list:ident, $noun:literal, $shown:ty, $row:ident, $alias:literal, $long:expr, $columns:expr, $update:expr) => {
+    ($(#[$meta:meta])* $list:ident, $noun:literal, $shown:ty, $row:ident, $alias:literal, $long_columns:expr, $columns:expr, $update:expr) => {
         $(#[$meta])*
         #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
         pub struct $list {
@@ -31,7 +32,7 @@ macro_rules! studio_list_view {
                 if !self.archived {
                     filter = filter.require(concat!($alias, ".archived_at is null"));
                 }
-                let select = shorten_columns(<$shown>::select(), $long);
+                let select = shorten_columns(<$shown>::select(), $long_columns);
                 let mut listed =
                     self.page.read(read, &select, $alias, filter, Order::NewestFirst, |shown: &$shown| shown.$row.id.uuid())?;
                 let update: fn(&mut $shown, Time) = $update;

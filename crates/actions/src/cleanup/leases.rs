@@ -31,7 +31,7 @@ impl Action for CleanupLeases {
 
     fn perform(&self, context: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
         restart_future_leases(write)?;
-        // Each returned item has its own event already.
+        // Each returned item already has its own event, so this action appends none.
         Ok(ActionOutcome::unchanged(LeaseCleanupResult { returned: return_expired(context, write)? }))
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     error::Result,
 };
 
-/// The default command and workflow.
+/// The default of `--command`, and so also of `--workflow`.
 const BEADS: &str = "beads";
 /// Maximum number of labels or tags of a task.
 const LIST_MAX: usize = 100;

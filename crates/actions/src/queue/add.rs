@@ -45,7 +45,7 @@ pub struct AddItem {
     #[arg(long = "tag", value_name = "TAG", num_args = 1..)]
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Role that an agent needs to take the item; the worker needs none [default: the task's]
+    /// Only agents with this role may take the item; the worker always may [default: the task's]
     #[arg(long)]
     pub role: Option<Ref<kind::Role>>,
     /// Priority; items with higher numbers are taken first [default: 0]

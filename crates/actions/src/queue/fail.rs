@@ -47,7 +47,8 @@ impl Action for FailItem {
         }
         let item = leased_item(write, &self.id, self.fence)?;
         require_own_item(context, &item)?;
-        // An agent that fails its own item reports the error itself. A retry would most likely repeat it.
+        // If the agent reports the failure of its own item, a retry would most likely fail again. So the item is only
+        // retried if its task asks for that.
         let is_explicit_error = context.run.is_some() && context.run == item.run_id;
         let retry = match (self.for_good, is_explicit_error) {
             (true, _) => RetryPolicy::Never,

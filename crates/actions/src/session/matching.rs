@@ -25,7 +25,7 @@ use crate::{action::Resource, error::Result};
 /// displacement needs a better match, so this limit is not reached; it only guards against an endless loop.
 const MATCH_ATTEMPTS_MAX: u32 = 20;
 /// Maximum number of agents that are matched again after a spawn became free.
-const OFFERED_AGENTS_MAX: i64 = 10;
+const REMATCHED_AGENTS_MAX: i64 = 10;
 /// Maximum characters of an id that a client generated.
 const CLIENT_ID_MAX: usize = 200;
 
@@ -245,8 +245,9 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// The row of a call in this session, or else an imported row. The other tool may have known the call only by its
-    /// line, or in a later session that repeats it. An imported row has no run until the call itself is recorded.
+    /// The row of a call in this session, or else an imported row of the same call. The tool whose database was
+    /// imported may have known only the line of the call, so that the row has a placeholder id, or only a copy of the
+    /// call in a later session. An imported row has no run until the call itself is recorded.
     fn find_spawn_row(&mut self, observed: &ObservedFact, facts: &SpawnFacts) -> Result<Option<Spawn>> {
         let placeholder_id = match (&facts.transcript_position, &observed.agent) {
             (Some((_, index, _)), None) => spawn::placeholder_call_id(&self.session.session_id, *index),
@@ -310,7 +311,7 @@ impl SessionRecorder<'_, '_> {
              where f.tenant_id = ?1 and f.id = ?2
              and not exists (select 1 from task_spawns s where s.tenant_id = ?1 and s.session_id = f.session_id and s.matched_agent_id = a.agent_id)
              order by a.started_at, a.id limit ?3",
-            params![spawn, OFFERED_AGENTS_MAX],
+            params![spawn, REMATCHED_AGENTS_MAX],
         )?;
         self.unmatched_agents.extend(agents.into_iter().map(|(agent,)| agent));
         Ok(())
@@ -460,7 +461,8 @@ impl SessionRecorder<'_, '_> {
             subagent.agent_type = subagent.agent_type.or_else(|| spawn.subagent_type.clone());
         }
         // `TaskMatch` means matched at the agent's start, `RetryMatch` means matched later. A transcript is read after
-        // the fact, so a match from it counts as made at the start, except for a progress line that was read later.
+        // the fact, so a match from it counts as made at the start. The exception is a match by a progress line that
+        // was read after the agent's start was recorded.
         let source = match before.role_source {
             Some(RoleSource::RetryMatch) => RoleSource::RetryMatch,
             _ if self.is_progress_after_start(&before, matched)? => RoleSource::RetryMatch,
@@ -610,7 +612,7 @@ impl SessionRecorder<'_, '_> {
             Some(_) => "(error is null or matched_agent_id = ?3)",
             // Some clients start agents without a call. Such an agent may have the same type as a spawn, but starts
             // before it. An imported spawn has no run. Its time does not count, because it is the time at which the
-            // other tool read the spawn.
+            // tool whose database was imported read the call.
             None => "((error is null and (run_id is null or created_at <= ?5)) or matched_agent_id = ?3)",
         };
         if let Some(role) = &unmatched.role {
@@ -631,9 +633,10 @@ impl SessionRecorder<'_, '_> {
         Ok(find_spawn(unmatched, &spawns))
     }
 
-    /// The two spawns of the session that the ladder prefers: first the agent's current spawn, then free spawns, then
-    /// spawns that other agents hold by a fallback, by an equal prompt, and exactly. A failed call comes after
-    /// successful ones. Two rows show whether a spawn is the only one. Calls that the agent itself made are excluded.
+    /// Returns the two spawns of the session that the ladder prefers. First come the agent's current spawn and free
+    /// spawns, and among these the successful calls before the failed ones. Then come spawns that other agents hold: by
+    /// a fallback, by an equal prompt, and last exactly. A second row shows that the first is not the only candidate.
+    /// Calls that the agent itself made are excluded.
     fn candidate_spawns(
         &mut self,
         subagent: &Subagent,

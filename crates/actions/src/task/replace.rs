@@ -124,7 +124,7 @@ pub(crate) fn replace(
     Ok((replaced, unpinned))
 }
 
-/// Rejects a replacement that would close a cycle. Only a replacement within one lineage can do so.
+/// Rejects a replacement that would close a cycle of replacements. This can only happen within one lineage.
 fn refuse_cycle(write: &mut Writer<'_>, new: &Task, old: &Task) -> Result<()> {
     let edges = write.query::<(Id<kind::Task>, Id<kind::Task>)>(
         "select e.new_task_id, e.old_task_id from tasks t join task_replaces e on e.new_task_id = t.id where t.tenant_id = ?1 and t.lineage_id = ?2",

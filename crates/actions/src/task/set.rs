@@ -127,7 +127,7 @@ pub struct SetTask {
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub language: Patch<String>,
-    /// Heading level of the task, h1 to h6
+    /// Heading level, h1 to h6; stored, without effect
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub heading: Patch<Heading>,

@@ -102,7 +102,7 @@ fn written_rows(env: &TestEnv, taken: &Value) -> Vec<String> {
 }
 
 engines! {
-    fn fast_take_writes_same_rows_as_named_take(env: TestEnv) {
+    fn take_writes_same_rows_with_and_without_a_named_agent(env: TestEnv) {
         create_tasks(&env);
         env.execute_json("set_role", json!({ "name": "builder" })).unwrap();
         env.execute_json("set_task", json!({ "workflow": "ops", "variant": "twice" })).unwrap();
@@ -376,8 +376,8 @@ engines! {
         let rest = [(); 2].map(|()| take(&env, json!({ "batch": 10 })).len());
         match env.core.store().engine() {
             Engine::Sqlite => assert_eq!(rest, [2, 0]),
-            // A concurrent take may have locked an item without taking it. While other sessions of the server write,
-            // another take may then skip that item (decision 14, point 11).
+            // The fast path skips an item that a concurrent take locked without taking it. While other sessions of the
+            // server write, it may still skip the item after that take has ended (decision 14, point 11).
             Engine::Postgres => assert!(rest == [2, 0] || rest == [1, 1], "{rest:?}"),
         }
     }

@@ -62,6 +62,7 @@ pub trait Destination: Debug + Send + Sync {
 pub struct HookCall {
     pub client: &'static dyn Client,
     pub clients: Clients,
+    /// The agents that receive the end-of-run prompt.
     pub memory: Memory,
     /// The run token in the environment of the session.
     pub token: Option<String>,
@@ -72,6 +73,7 @@ pub struct HookCall {
 #[derive(Debug, Serialize, Deserialize)]
 struct ReceivedEvent {
     at: Time,
+    /// The agents that receive the end-of-run prompt.
     memory: Memory,
     client: String,
     /// The run token in the environment of the session.
@@ -186,7 +188,7 @@ impl EventWriter {
     }
 }
 
-/// Attaches a session with a run token to that run. Each event counts as a sign of life of the run. A session whose
+/// Attaches a session to the run whose token it has. Each event counts as a sign of life of the run. A session whose
 /// token is invalid, or is not a run token, is treated like a session without a token.
 fn attach(core: &Core, token: Option<&String>, client: &str, session: &str) -> Result<()> {
     let Some(token) = token else { return Ok(()) };

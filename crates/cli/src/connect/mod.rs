@@ -91,7 +91,7 @@ fn yes_argument(help: &'static str) -> Arg {
 
 fn memory() -> Arg {
     Arg::new("memory").long("memory").value_name("WHOSE").value_parser(clap::value_parser!(Memory)).help(
-        "Agents to prompt for their scratchpad when they stop [default: unchanged; subagents for a new connection]",
+        "Which agents to ask for their scratchpad when they stop [default: unchanged; subagents for a new connection]",
     )
 }
 

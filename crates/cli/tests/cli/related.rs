@@ -145,7 +145,7 @@ both_engines! {
         assert_eq!(terminal.json_with_token(Some(&zoe), &["scratchpad", "get", "--agent", "bob"])["content"], "in the shed");
     }
 
-    fn made_is_paginated(terminal: Terminal) {
+    fn touches_of_a_run_are_paginated(terminal: Terminal) {
         terminal.json(&["agent", "set", "--handle", "bob"]);
         let (run, token) = terminal.start_run(&["--agent", "bob"]);
         for title in ["a", "b", "c"] {
@@ -160,7 +160,7 @@ both_engines! {
     }
 }
 
-/// PostgreSQL enforces fewer relations by constraints, which the write path must enforce instead.
+/// PostgreSQL has constraints for fewer relations than SQLite. The write path enforces the others.
 #[test]
 fn both_engines_show_the_same_relations() {
     let [sqlite, postgres] =

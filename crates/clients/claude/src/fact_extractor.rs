@@ -24,7 +24,7 @@ use crate::{
     tool::{self, Input, Response, Tool},
 };
 
-/// Maximum number of stored lines of inline subagents. They identify the agent of the lines that follow them.
+/// Maximum number of stored lines of inline subagents. A later line names its parent line, which identifies its agent.
 const CHAIN_LINES_MAX: usize = 512;
 /// Maximum number of stored calls without a result.
 const PENDING_MAX: usize = 256;
@@ -56,8 +56,8 @@ pub struct State {
     cwd: Option<String>,
     version: Option<String>,
     branch: Option<String>,
-    /// The turn of each agent in this file: under an empty name for the file's own agent, under their names for inline
-    /// agents.
+    /// The turns of the agents in this file, by name. The name of the file's own agent is empty here; inline agents
+    /// have names.
     agents: BTreeMap<String, TurnState>,
     /// Recent lines of inline agents: line id and agent.
     chain: VecDeque<(String, String)>,
@@ -65,7 +65,7 @@ pub struct State {
     pending: BTreeMap<String, u64>,
     /// Background agents, and the calls that started them.
     launched: BTreeMap<String, String>,
-    /// Whether the client only warms up the agent of this file.
+    /// Whether the agent of this file is a warm-up agent, which a client starts with the prompt `Warmup`.
     warms_up: bool,
 }
 
@@ -109,8 +109,10 @@ pub struct FactExtractor {
     agent: Option<String>,
     path: String,
     pub state: State,
+    /// Pending calls whose input is small enough to keep in memory.
     calls: BTreeMap<String, Call>,
-    progress: HashSet<(String, String)>,
+    /// The agents and calls that progress lines have matched so far.
+    progress_matches: HashSet<(String, String)>,
     head_log: HeadLog,
     pub facts: Vec<ObservedFact>,
 }
@@ -122,7 +124,7 @@ impl FactExtractor {
             path: path.to_owned(),
             state,
             calls: BTreeMap::new(),
-            progress: HashSet::new(),
+            progress_matches: HashSet::new(),
             head_log: HeadLog::new(Some(AGENT_TREES)),
             facts: Vec::new(),
         }
@@ -150,8 +152,8 @@ impl FactExtractor {
     }
 
     /// Handles the end of the file, which may still grow: ends the turns of agents whose last line was a text. A
-    /// warm-up agent is abandoned at once, because when 2.1.2 resumes a session, the reply of the agent is written to a
-    /// file of the resumed session.
+    /// warm-up agent is abandoned at once: when version 2.1.2 of the client resumes a session, it may write the agent's
+    /// reply to a file of another session.
     pub fn end_of_file(&mut self) {
         for name in self.state.agents.keys().cloned().collect::<Vec<_>>() {
             self.end_turn(&name);
@@ -590,7 +592,7 @@ impl FactExtractor {
             return;
         }
         if let (Some(agent_id), Some(tool_use_id)) = (progress.agent_id, line.parent_tool_use_id.clone())
-            && self.progress.insert((agent_id.clone(), tool_use_id.clone()))
+            && self.progress_matches.insert((agent_id.clone(), tool_use_id.clone()))
         {
             self.push(at, "", Fact::Match { tool_use_id, agent_id, evidence: Evidence::AgentProgress });
         }

@@ -2,9 +2,9 @@
 //!
 //! The file is `{"actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}]}`. The first actor whose `match` occurs in
 //! the first user message replies. The number of replies so far selects the turn; the last turn repeats. The closing
-//! prompt is answered by the first actor whose `match` occurs in the prompt, if there is one. That actor begins with
-//! its first turn, unless it also matches the first user message. A block is `{"text": "..."}`, `{"tool": NAME,
-//! "input": {...}}` or `{"usage": {"input_tokens": 7, "output_tokens": 5}}`.
+//! prompt is answered by the first actor whose `match` occurs in the prompt, if there is one. If that actor does not
+//! match the first user message, its first turn is the reply. A block is `{"text": "..."}`, `{"tool": NAME, "input":
+//! {...}}` or `{"usage": {"input_tokens": 7, "output_tokens": 5}}`.
 
 use std::{
     path::Path,

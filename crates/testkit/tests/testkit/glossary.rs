@@ -11,7 +11,7 @@ const GLOSSARY: &str = "docs/concepts/glossary.md";
 /// Nouns of the command line that are not product terms.
 const OTHER_NOUNS: &[&str] = &["cleanup", "db", "import"];
 
-/// Words of an earlier vocabulary. The documents and the help say, for example, "interface", "workspace" and "hook daemon".
+/// Words of an earlier vocabulary. The current words are, for example, "interface", "workspace" and "hook daemon".
 const RETIRED: &[&str] = &["house", "door", "doors", "bell", "keeper", "keepers", "makings"];
 
 fn workspace() -> &'static Path {

@@ -105,26 +105,26 @@ fn pages_read(env: &TestEnv) -> i64 {
 }
 
 /// Views that people and agents use every day.
-fn everyday_queries(day: &Value) -> Vec<((&'static str, &'static str), Value)> {
+fn everyday_queries(samples: &Value) -> Vec<((&'static str, &'static str), Value)> {
     vec![
         (("event", "list"), json!({})),
-        (("event", "list"), json!({ "run": day["run"] })),
+        (("event", "list"), json!({ "run": samples["run"] })),
         (("run", "list"), json!({})),
         (("run", "list"), json!({ "status": "running" })),
         (("run", "list"), json!({ "task": "t" })),
         (("run", "list"), json!({ "agent": "coder" })),
-        (("run", "show"), json!({ "run": day["run"] })),
-        (("run", "tree"), json!({ "run": day["run"] })),
-        (("", "made"), json!({ "run": day["run"] })),
-        (("", "made"), json!({ "run": day["run"], "tree": true })),
-        (("", "why"), json!({ "thing": day["note"] })),
+        (("run", "show"), json!({ "run": samples["run"] })),
+        (("run", "tree"), json!({ "run": samples["run"] })),
+        (("", "made"), json!({ "run": samples["run"] })),
+        (("", "made"), json!({ "run": samples["run"], "tree": true })),
+        (("", "why"), json!({ "thing": samples["note"] })),
         (("queue", "peek"), json!({})),
         (("queue", "list"), json!({})),
-        (("queue", "get"), json!({ "item": day["item"] })),
+        (("queue", "get"), json!({ "item": samples["item"] })),
         (("queue", "held"), json!({})),
         (("message", "list"), json!({})),
-        (("message", "get"), json!({ "message": day["message"] })),
-        (("note", "show"), json!({ "note": day["note"] })),
+        (("message", "get"), json!({ "message": samples["message"] })),
+        (("note", "show"), json!({ "note": samples["note"] })),
         (("note", "list"), json!({})),
         (("task", "get"), json!({ "task": "t" })),
         (("task", "list"), json!({})),
@@ -166,8 +166,8 @@ const ROWS_PER_ITEM_MAX: i64 = 100;
 /// The number of index pages that the actions on one item may read.
 const PAGES_PER_ITEM_MAX: i64 = 200;
 
-/// Measures the reads per item with stale statistics: the planner believes that the tables are still short.
-fn items_read_only_their_own_rows(batch: usize) {
+/// Asserts that each item causes few reads with stale statistics: the planner believes that the tables are still short.
+fn assert_few_reads_per_item(batch: usize) {
     let env = TestEnv::new(Engine::Postgres);
     create_sample_rows(&env);
     let work = |agent: Option<&str>, is_keyed: bool| {
@@ -204,19 +204,19 @@ fn items_read_only_their_own_rows(batch: usize) {
 }
 
 #[test]
-fn item_reads_only_its_own_rows_with_stale_statistics() {
-    items_read_only_their_own_rows(1);
+fn one_item_needs_few_reads_with_stale_statistics() {
+    assert_few_reads_per_item(1);
 }
 
 #[test]
-fn hundred_items_read_only_their_own_rows_with_stale_statistics() {
-    items_read_only_their_own_rows(100);
+fn each_of_hundred_items_needs_few_reads_with_stale_statistics() {
+    assert_few_reads_per_item(100);
 }
 
 #[test]
 fn everyday_queries_do_not_read_the_history() {
     let env = TestEnv::new(Engine::Postgres);
-    let day = create_sample_rows(&env);
+    let samples = create_sample_rows(&env);
     multiply_history(&env.database.url_text(), &Statistics::Fresh);
     let mut violations = Vec::new();
     let mut check_rows_read = |what: String, action: &dyn Fn()| {
@@ -227,7 +227,7 @@ fn everyday_queries_do_not_read_the_history() {
             violations.push(format!("{what} read {read} rows"));
         }
     };
-    for (command, input) in everyday_queries(&day) {
+    for (command, input) in everyday_queries(&samples) {
         check_rows_read(format!("{command:?} {input}"), &|| drop(run_view(&env, command, &input)));
     }
     check_rows_read("counting unfinished and failed items".into(), &|| {
@@ -243,7 +243,7 @@ fn everyday_queries_do_not_read_the_history() {
     assert_eq!(violations, Vec::<String>::new());
 
     // Statements are prepared at their second use. The server lists their texts.
-    for (command, input) in everyday_queries(&day) {
+    for (command, input) in everyday_queries(&samples) {
         run_view(&env, command, &input);
     }
     execute_everyday_actions(&env);
@@ -255,9 +255,9 @@ fn everyday_queries_do_not_read_the_history() {
     assert_eq!(scans, Vec::<&(String, String)>::new());
 }
 
-/// Generic plans that were made for short tables do not scan indexes when the tables are long.
+/// Generic plans that were made for short tables do not read whole indexes when the tables are long.
 #[test]
-fn everyday_actions_do_not_scan_indexes() {
+fn everyday_actions_do_not_read_whole_indexes() {
     let env = TestEnv::new(Engine::Postgres);
     create_sample_rows(&env);
     let pages = || {
@@ -272,7 +272,7 @@ fn everyday_actions_do_not_scan_indexes() {
     assert!(long.iter().min().unwrap() <= &(2 * short.iter().min().unwrap()), "{short:?} pages, then {long:?}");
 }
 
-/// Without a forced generic plan, PostgreSQL would plan every execution of a write after it has updated its statistics.
+/// Without a forced generic plan, PostgreSQL would plan each execution of a write anew once its statistics are fresh.
 #[test]
 fn write_statements_use_generic_plans() {
     let env = TestEnv::new(Engine::Postgres);

@@ -29,6 +29,7 @@ table! {
         from_actor_id: Uuid,
         from_run_id: Option<Id<kind::Run>>,
         #[serde(skip)] session_id: Option<Id<kind::Session>>,
+        /// Identifies the transcript line of the message, so that the message is stored only once.
         #[serde(skip)] line: Option<String>,
         created_at: Time,
         from_task_id: Option<Id<kind::Task>>,
@@ -110,7 +111,9 @@ table! {
         experiment_id: Option<Id<kind::Experiment>>,
         role_id: Option<Id<kind::Role>>,
         created_at: Time,
+        /// Identifies the imported report that contains this result.
         #[serde(skip)] report_digest: Option<String>,
+        /// The position of this result in the report, from 1.
         #[serde(skip)] report_place: Option<i64>,
     }
 }
