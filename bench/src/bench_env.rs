@@ -93,8 +93,8 @@ impl BulkInsert {
         let mut connection = database.connection()?;
         let rows_per_transaction = match connection.engine() {
             Engine::Sqlite => {
-                // The generated keys are valid, and the fill itself is not measured. So it skips the foreign key checks
-                // and the disk syncs, and uses a large page cache.
+                // The generated keys are valid, and the fill itself is not measured. So the fill skips the foreign key
+                // checks and the disk syncs, and uses a large page cache.
                 connection
                     .batch("pragma foreign_keys = off; pragma cache_size = -3000000; pragma synchronous = off")?;
                 SQLITE_ROWS_PER_TRANSACTION

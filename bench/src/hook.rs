@@ -52,7 +52,7 @@ struct HookEnv {
 }
 
 impl HookEnv {
-    /// The event that a subagent with this id starts.
+    /// The event for the start of a subagent with this id.
     fn event(&self, agent: &str) -> String {
         json!({
             "session_id": self.session.id, "transcript_path": self.session.transcript, "cwd": self.directory,

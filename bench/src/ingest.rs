@@ -26,7 +26,8 @@ pub const HEADING: &str = "## ingest: reading transcripts into the database";
 const TIMES_CCUSAGE_MAX: f64 = 2.0;
 const AGAIN_TIMES_CCUSAGE_MAX: f64 = 0.05;
 const MEMORY_MAX_KB: u64 = 200 * 1_024;
-/// Growth counts as linear if the time per byte of the largest size is at most this many times that of the smallest.
+/// Growth counts as linear if the time per byte at the largest size is at most this many times the time per byte at the
+/// smallest size.
 const GROWTH_MAX: f64 = 1.5;
 
 #[derive(Debug, Args)]

@@ -45,7 +45,7 @@ fn command() -> String {
     std::env::args().map(format_duration).collect::<Vec<_>>().join(" ")
 }
 
-/// The `taskset` prefix for the cores to which this process is restricted, if it is.
+/// The `taskset` prefix for the cores to which this process is restricted. Empty if it may use all cores.
 fn affinity() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim();

@@ -257,7 +257,8 @@ struct ClientConnection {
     is_uncached: bool,
 }
 
-/// Number of distinct URLs of the uncached page: more than a server answers in the second for which it caches a page.
+/// Number of distinct URLs of the uncached page. The server caches a page for one second, and answers fewer requests in
+/// that time.
 const URL_VARIANTS: usize = 16 << 10;
 
 /// Requests for uncached pages so far, over all connections.

@@ -78,8 +78,8 @@ pub fn time_and_memory(command: &mut Command) -> BenchResult<(Duration, u64)> {
 }
 
 /// Runs a command and returns its peak memory in kilobytes. The command must print something: its standard output is a
-/// full pipe, so that it blocks when it prints, and its memory is read then. The kernel's value for an ended child
-/// would include the memory of the parent from which it was forked.
+/// full pipe, so the command blocks when it prints, and its memory is read at that moment. The kernel's value for an
+/// ended child would include the memory of the parent from which it was forked.
 pub fn peak_memory_kb(command: &mut Command) -> BenchResult<u64> {
     let (mut reader, mut writer) = pipe()?;
     writer.write_all(&vec![b' '; PIPE_BYTES])?;

@@ -114,8 +114,8 @@ impl TranscriptWriter {
         Ok(self.stats)
     }
 
-    /// Writes a session whose main file has about this many bytes. The files of its subagents have about as many
-    /// together.
+    /// Writes a session whose main file has about this many bytes. The files of its subagents together have about as
+    /// many bytes.
     pub fn write_session(&mut self, folder: &Path, bytes: u64) -> BenchResult<SessionFile> {
         let id = self.random.uuid().to_string();
         let transcript = folder.join(format!("{id}.jsonl"));

@@ -27,7 +27,7 @@ const QUERIES_MAX: u64 = 6;
 const REPLACED_MAX: Duration = Duration::from_millis(15);
 const REPLACED_QUERIES_MAX: u64 = 8;
 const REPLACED: usize = 1_000;
-/// Growth counts as linear if ten times as many links take at most ten times this factor as long.
+/// Growth counts as linear if ten times the number of links multiplies the time by at most ten times this factor.
 const LINEAR_MAX: f64 = 1.5;
 const REPORT: &str = "Painted the hull and checked the mast. The rudder is still loose: see the note in the studio. \
                       Next: tighten it, then take her out for an hour and listen.";

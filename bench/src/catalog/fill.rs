@@ -224,8 +224,8 @@ impl Catalog {
     }
 }
 
-/// The chain whose first version blocks this task. The first version of every chain blocks one task, although newer
-/// versions replace it.
+/// The number of the task that blocks this task, if there is one. The blocking task is the first version of a chain,
+/// which newer versions have replaced.
 fn blocker(number: u64) -> Option<u64> {
     let chain = number.checked_sub(GROUP)?;
     (number < LONG_CHAINS && chain.is_multiple_of(GROUP * 10)).then_some(chain)

@@ -29,7 +29,7 @@ const REPETITIONS: Repetitions = Repetitions { warm_up: 100, count: 2_000 };
 const CHAINS: [usize; 3] = [10, 100, 1_000];
 const LATEST_MAX: Duration = Duration::from_millis(1);
 const QUERY_MAX: Duration = Duration::from_millis(5);
-/// Growth counts as linear if a chain that is ten times as long takes at most ten times this factor as long.
+/// Growth counts as linear if ten times the chain length multiplies the time by at most ten times this factor.
 const LINEAR_MAX: f64 = 1.5;
 
 /// Size of the catalog

@@ -28,8 +28,8 @@ pub const HEADING: &str = "## queue: add, take, complete";
 const BATCH: usize = 100;
 /// Number of finished items, which must not slow a take down.
 const HISTORY: u64 = 1_000_000;
-/// Target for the ratio of take rates with and without the finished items. It is below 1 because two runs of the same
-/// measurement differ by as much.
+/// Target for the take rate with the finished items, divided by the rate without them. It is below 1 because even two
+/// runs of the same measurement differ that much.
 const HISTORY_MIN: f64 = 0.8;
 
 #[derive(Debug, Args)]

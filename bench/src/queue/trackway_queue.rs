@@ -110,7 +110,7 @@ impl TrackwayQueue {
                 Engine::Postgres => open()?,
             };
             let worker = QueueWorker { core, env: &self.env, batch: workload.batch, completion_mode };
-            // A connection prepares a statement when it runs it for the second time.
+            // A connection prepares a statement only when the statement runs for the second time.
             for _ in 0..3 {
                 worker.add(workload.batch)?;
                 worker.work()?;

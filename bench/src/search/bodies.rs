@@ -1,7 +1,7 @@
 //! Generates message bodies from numbers. Word frequencies are as uneven as in real text, and some marker words occur
 //! in a known share of the bodies.
 
-/// Marker words. Each occurs in one of this many bodies.
+/// Marker words, each with a number: the word occurs in one of this many bodies.
 pub const MARKER_WORDS: [(&str, u64); 4] =
     [("onein2", 2), ("onein100", 100), ("onein1000", 1_000), ("onein20000", 20_000)];
 const WORDS_PER_BODY: u64 = 40;

@@ -43,7 +43,7 @@ struct SearchCase {
     name: &'static str,
     words: &'static str,
     is_in_role: bool,
-    /// Whether the target applies: the words are in at most about 1 % of the bodies.
+    /// Whether the target applies: at most about 1 % of the bodies match.
     is_rare: bool,
 }
 

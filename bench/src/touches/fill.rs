@@ -20,9 +20,9 @@ use crate::{
 };
 
 const NOTES_PER_RUN: u64 = 5;
-/// The first three notes of a run are updated by the run that comes this many runs later.
+/// Each run updates the first three notes of the run that came this many runs earlier.
 const FIRST_UPDATE_AFTER: u64 = 1;
-/// The first two notes of a run are updated again by the run that comes this many runs later.
+/// Each run also updates the first two notes of the run that came this many runs earlier.
 const SECOND_UPDATE_AFTER: u64 = 37;
 /// Length of the chains of runs in which each run starts the next.
 const CHAIN: u64 = 4;

@@ -26,8 +26,8 @@ use fill::History;
 
 pub const HEADING: &str = "## touches: `made` and `why` as the touches table grows";
 const REPETITIONS: Repetitions = Repetitions { warm_up: 500, count: 2_000 };
-/// First draw for the queries by short id. Its notes differ from those of the queries by full id, which are in the
-/// caches already.
+/// First draw for the queries by short id. It selects other notes than the queries by full id, whose notes are already
+/// in the caches.
 const SHORT_ID_DRAWS: usize = 1_000_000;
 const SMALLEST: u64 = 10_000;
 const GROWTH_MAX: f64 = 2.0;

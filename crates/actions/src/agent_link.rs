@@ -1,5 +1,5 @@
-//! Links from agents to the tasks that they work on. A second link of the same pair is ignored, so the link has the
-//! time of the first.
+//! Links from agents to the tasks that they work on. A repeated link is ignored, so a link keeps the time at which it
+//! was first made.
 
 use std::collections::BTreeSet;
 

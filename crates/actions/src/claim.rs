@@ -148,8 +148,8 @@ struct ClaimTarget {
     role: Option<Id<kind::Role>>,
 }
 
-/// Resolves a task that is claimed by name. If `by_pin_for` is given, the item gets the task's role when that is one
-/// of these roles and no other role was requested.
+/// Resolves a task that is claimed by name. If no other role was requested, the item gets the task's role, provided
+/// that `by_pin_for` contains it.
 fn resolve_claim_target(
     write: &mut Writer<'_>,
     task: &Ref<kind::Task>,
@@ -173,7 +173,7 @@ fn resolve_claim_target(
     Ok(ClaimTarget { task: requested.id, version, role: item_role })
 }
 
-/// The running queue item by which some version of the task is claimed.
+/// The running queue item that claims any version of the task.
 fn claim_of_lineage(write: &mut Writer<'_>, task: &Task) -> Result<Option<Id<kind::QueueItem>>> {
     let found = write.query::<QueueItem>(
         &format!(

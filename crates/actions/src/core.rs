@@ -36,7 +36,7 @@ pub struct Core {
     store: Store,
 }
 
-/// The end of a transaction without errors. A dry run is rolled back.
+/// How a transaction without errors ends. A dry run is rolled back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finish {
     Commit,
@@ -334,7 +334,7 @@ fn single<T>(outputs: Vec<T>) -> Result<T> {
 }
 
 row! {
-    /// The state of a run that decides whether it may act, and which actions.
+    /// The state of a run. It decides whether the run may act, and which actions it may perform.
     pub struct RunState {
         status: RunStatus,
         handle: String,

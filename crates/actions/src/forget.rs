@@ -19,7 +19,7 @@ use crate::{
     touched::NoTouches,
 };
 
-/// SQL subqueries for the runs and the spawns of a session. Its id is parameter 2.
+/// SQL subqueries for the runs and the spawns of a session. The session's id is parameter 2.
 const RUNS: &str = "(select id from runs where tenant_id = ?1 and session_id = ?2)";
 const SPAWNS: &str = "(select id from task_spawns where tenant_id = ?1 and session_id = ?2)";
 
@@ -140,8 +140,8 @@ impl Action for Forget {
     }
 }
 
-/// Removes the messages of a session and those that its runs sent. Replies and queue items stay, without their
-/// reference.
+/// Removes the messages of a session and those that its runs sent. Replies and queue items stay, but lose their
+/// reference to the message.
 fn forget_messages(write: &mut Writer<'_>, session: &Session) -> Result<i64> {
     let messages =
         format!("(select id from messages where tenant_id = ?1 and (session_id = ?2 or from_run_id in {RUNS}))");

@@ -1,4 +1,4 @@
-//! Every write, one type per action. This is the only crate that opens write transactions.
+//! All writes, with one type per action. This is the only crate that opens write transactions.
 //!
 //! The action of a command `trackway NOUN VERB` is in `NOUN/VERB.rs` or `NOUN.rs`. The delete and archive actions that
 //! several nouns share are in `delete.rs` and `archive.rs`.

@@ -1,4 +1,4 @@
-//! Limits of a run, which the queue item, the task or the agent can set. The first that is set applies, in this order.
+//! Limits of a run. The queue item's limit applies, else the task's, else the agent's.
 
 use trackway_domain::{
     Error as Rule, Patch,

@@ -37,7 +37,7 @@ fn confirm_event_is_durable(event: &NewEvent, mut write: Writer<'_>) -> Result<b
         return Ok(false);
     }
     // PostgreSQL shows a commit as soon as its wait for a synchronous standby ends, even if the standby has not
-    // confirmed it. A further commit waits until the standby has confirmed both.
+    // confirmed it. Another commit waits until the standby has confirmed both commits.
     write.execute("update tenants set name = name where id = ?1", &[])?;
     write.commit()?;
     Ok(true)

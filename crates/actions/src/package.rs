@@ -101,7 +101,7 @@ fn role_name(write: &mut Writer<'_>, role: Id<kind::Role>) -> Result<String> {
     Ok(name.map(|(name,)| name).ok_or_else(|| Rule::not_found("there is no such role"))?)
 }
 
-/// The package by which a role pins some version of the task.
+/// The package with which a role pins any version of the task.
 fn find_pin(write: &mut Writer<'_>, role: Id<kind::Role>, task: &Task) -> Result<Option<Package>> {
     Ok(write.row_locked::<Package>(
         "where tenant_id = ?1 and role_id = ?2 and lineage_id = ?3 and deleted_at is null",

@@ -18,8 +18,7 @@ use crate::{
 
 /// The adapter of one agent client.
 pub trait Client: Debug + Send + Sync {
-    /// The name in the database and in JSON. It is also the spelling of the client's runner and of the mode of its
-    /// runs.
+    /// The name in the database and in JSON. The client's runner and the mode of its runs have the same name.
     fn name(&self) -> &'static str;
 
     /// The name in texts for people.
@@ -34,7 +33,7 @@ pub trait Client: Debug + Send + Sync {
     /// The folder of the client's transcripts.
     fn transcripts_folder(&self) -> Option<PathBuf>;
 
-    /// The common prefix of the names of folders with transcripts of a project, if the client uses one.
+    /// The prefix that the names of a project's transcript folders share, if the client uses such a prefix.
     fn project_prefix(&self, project: &Path) -> Option<String>;
 
     /// Finds the transcripts below a path, or the transcript at the path. Skips files and folders for which `is_wanted`
@@ -75,7 +74,7 @@ pub trait Client: Debug + Send + Sync {
     /// The launcher, for a client that can be started for a task.
     fn launcher(&self) -> Option<&dyn Launcher>;
 
-    /// The environment variables that the client sets for the programs it starts, for a client that sets any.
+    /// The environment variables that the client sets for the programs it starts. None if it sets none.
     fn session_variables(&self) -> Option<SessionVariables>;
 
     /// Every environment variable that the client reads or sets, with its description.
@@ -96,8 +95,8 @@ pub struct SessionVariables {
 pub struct Clients(pub &'static [&'static dyn Client]);
 
 impl Clients {
-    /// The command that connects a client, for hints. With several clients, the command lists them and asks which to
-    /// connect.
+    /// The command that connects a client, for hints. If Trackway supports several clients, the command lists them and
+    /// asks which to connect.
     pub fn connect_command(self) -> String {
         match self.0 {
             [one] => format!("trackway connect {}", one.command_name()),
@@ -105,9 +104,13 @@ impl Clients {
         }
     }
 
-    /// The names of the clients for people, separated by commas.
+    /// The names of the clients for people, as an English list.
     pub fn display_names(self) -> String {
-        self.0.iter().map(|client| client.display_name()).collect::<Vec<_>>().join(", ")
+        let names: Vec<_> = self.0.iter().map(|client| client.display_name()).collect();
+        match names.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+            _ => names.concat(),
+        }
     }
 
     /// The client with this name on the command line. Also accepts the name in the database.
@@ -120,8 +123,8 @@ impl Clients {
         self.0.iter().map(|client| client.command_name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The client with a name. Versions that supported only one client stored no name; without a name, this returns the
-    /// first client.
+    /// The client with this name. Returns the first client if there is no name, because versions of Trackway that
+    /// supported only one client stored none.
     pub fn named(self, name: Option<&str>) -> Option<&'static dyn Client> {
         match name {
             Some(name) => self.0.iter().copied().find(|client| client.name() == name),

@@ -42,7 +42,7 @@ pub struct SettingsError {
     pub problem: String,
 }
 
-/// The scope of a settings file: those of one project, or those of the user.
+/// The scope of a settings file: one project, or all projects of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Project,
@@ -56,7 +56,7 @@ pub struct HookSettings {
     pub program: String,
     /// The agents that receive the end-of-run prompt.
     pub memory: Memory,
-    /// The version of the client that will read the file. An unknown version counts as a new one.
+    /// The version of the client that will read the file. If the version is unknown, it counts as the newest.
     pub client: Option<Version>,
 }
 
@@ -70,7 +70,7 @@ pub struct Plugin {
     pub hooks: HookSettings,
     /// The path in the folder and the text of every file.
     pub files: Vec<(&'static str, String)>,
-    /// The command that starts the client with the plugin, up to the path of the folder.
+    /// The command that starts the client with the plugin, without the path of the folder at its end.
     pub start_command: &'static str,
 }
 
@@ -88,7 +88,7 @@ pub trait Connection: Debug + Send + Sync {
     /// The name of the client's program.
     fn program_name(&self) -> &'static str;
 
-    /// The installed version of the client, unless the client does not print it in time.
+    /// The installed version of the client. None if the client does not print its version in time.
     fn version(&self) -> Option<Version>;
 
     fn settings_file_names(&self) -> SettingsFileNames;

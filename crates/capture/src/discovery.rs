@@ -36,8 +36,7 @@ pub fn find_transcripts(
     // file.
     search.visit(&canonical_path(path), 0);
     let Search { mut found, mut dated, .. } = search;
-    // Read older sessions first. A session that repeats the lines of another one is younger, and so is a session that
-    // deletes files of another one.
+    // Read older sessions first, because a session may repeat lines of an older session or delete its files.
     dated.sort_by(|(age, _), (other_age, _)| age.cmp(other_age));
     let own = dated.iter().rev().filter(|(_, transcript)| transcript.agent.is_none());
     let began: HashMap<_, _> = own.map(|(age, transcript)| (transcript.session.clone(), age.clone())).collect();
@@ -78,7 +77,7 @@ impl Search<'_> {
                 Err(error) => return self.unreadable(path, error.to_string()),
             };
             for entry in entries.flatten() {
-                // Links could form a cycle, and clients create none.
+                // Skip links: they could form a cycle, and clients create no links.
                 if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
                     self.visit(&entry.path(), depth + 1);
                 }

@@ -35,7 +35,8 @@ pub trait Launcher: Debug + Send + Sync {
     /// The reason why the client cannot be started on this machine. None if it can.
     fn unavailable_reason(&self) -> Option<String>;
 
-    /// The script that starts the client with a prompt, on a model and with at most this many turns if they are given.
+    /// The script that starts the client with a prompt. If `model` and `max_turns` are given, the script passes them to
+    /// the client.
     fn launch_script(&self, prompt: &str, model: Option<&str>, max_turns: Option<i64>) -> LaunchScript;
 
     /// Parses the client's report from its output.

@@ -13,7 +13,7 @@ pub fn modified_at(path: &Path) -> Option<Time> {
     i64::try_from(age.as_micros()).ok().map(Time::from_micros)
 }
 
-/// Whether a path is below one of some directories, as it is written or with its links resolved.
+/// Whether a path is below one of these directories. Checks the path as written and with its links resolved.
 pub fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
     if directories.is_empty() {
         return false;

@@ -10,7 +10,7 @@ use trackway_domain::Error as Rule;
 /// The program name by which Trackway recognises its own hooks and servers.
 const NAME: &str = "trackway";
 
-/// A path of this program that stays valid after an update: the one on the PATH, which may be a link, if there is one.
+/// A path of this program that stays valid after an update. Prefers a path on the PATH, which may be a link.
 pub fn stable_path() -> trackway_domain::Result<String> {
     let this = env::current_exe()
         .map_err(|error| Rule::usage(format!("cannot determine the path of this program: {error}")))?;
@@ -36,8 +36,8 @@ pub fn is_on_path() -> bool {
     find_on_path(NAME).next().is_some()
 }
 
-/// The programs with this name on the PATH. Skips relative directories, because they differ between processes, and files
-/// that are not executable, as a shell does.
+/// The programs with this name on the PATH. Skips relative directories, because they differ between processes. Like a
+/// shell, skips files that are not executable.
 pub fn find_on_path(name: &str) -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = env::split_paths(&path).filter(|directory| directory.is_absolute()).collect();

@@ -50,7 +50,8 @@ static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
         r"|\bxapp-[A-Za-z0-9-]{20,}",
         r"|\bya29\.[A-Za-z0-9_-]{20,}",
         r"|-----BEGIN PGP PRIVATE KEY BLOCK-----.*?(?:-----END PGP PRIVATE KEY BLOCK-----|\z)",
-        // The password in a URL. If it contains a slash, it must not look like a port number.
+        // The password in a URL. If the password contains a slash, the part before the slash must not be a number,
+        // because that would be a port.
         r#"|[a-z][a-z0-9+.-]*://[^\s/:@\[\]]*:(?:[^\s/@]+|[^\s/@]*[^\s/@0-9][^\s/@]*/[^\s@"'`<>]*)@"#,
         r"|\bgh[opusr]_[A-Za-z0-9]{20,}",
         r"|\bgithub_pat_[A-Za-z0-9_]{20,}",
@@ -68,7 +69,7 @@ static SECRETS: LazyLock<Regex> = LazyLock::new(|| {
     .expect("the secret formats are a valid regular expression")
 });
 
-/// Replaces a secret.
+/// The text that replaces a secret.
 const REPLACEMENT: &str = "[redacted]";
 
 /// Cleans a text and redacts the secrets in it, for storage. Cleaning comes first, so that no control character can

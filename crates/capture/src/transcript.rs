@@ -165,7 +165,8 @@ fn file_identity_prefix(_: &std::fs::Metadata) -> String {
     "file:".to_owned()
 }
 
-/// The change time of a file (ctime). Unlike the modification time, a copy that preserves times cannot set it back.
+/// The change time of a file (ctime). A copy that preserves times can set back the modification time, but not the
+/// change time.
 #[cfg(unix)]
 fn changed_at(file: &std::fs::Metadata) -> String {
     use std::os::unix::fs::MetadataExt;

@@ -71,7 +71,7 @@ fn locate_without_cwd(cwd: &Path, agent_trees: Option<&str>) -> Location {
     Location { cwd: None, root: text(cwd), workspace: None }
 }
 
-/// The root of a work tree in the folder `trees` that the client created for an agent and has removed since.
+/// The root of a removed work tree in the folder `trees`, where the client creates work trees for its agents.
 fn removed_work_tree(trees: &Path, cwd: &Path) -> Option<PathBuf> {
     let tree = trees.join(cwd.strip_prefix(trees).ok()?.components().next()?);
     (!tree.exists()).then_some(tree)

@@ -120,11 +120,11 @@ const ORDER: &[&str] = &[
 
 const ABOUT: &str = "The system of record for agent work";
 
-/// The commands to build completely.
+/// The commands to build with their arguments and help.
 #[derive(Debug, Clone)]
 enum GrammarScope {
     Full,
-    /// The commands with these names. All others have only a name.
+    /// The commands with these names. Every other command is built with its name only.
     Words(Vec<String>),
 }
 
@@ -141,7 +141,7 @@ pub fn command() -> Command {
     grammar(&GrammarScope::Full)
 }
 
-/// The commands that a command line needs. Building only these shortens the start of the program.
+/// Builds only the commands that this command line needs, so that the program starts faster.
 pub fn command_for(arguments: &[OsString]) -> Command {
     let words: Vec<String> = arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let has_help_flag = words.iter().any(|word| matches!(word.as_str(), "-h" | "--help" | "help" | "completions"));
@@ -196,8 +196,8 @@ fn noun_command(noun: &'static str, about: &'static str, scope: &GrammarScope) -
     }
 }
 
-/// Flags with free text. The text may begin with `-`, and `-` alone reads standard input. Flags with several values are
-/// excluded, because their values could not be told apart from the next flag.
+/// Flags with free text. The text may begin with `-`, and `-` alone reads standard input. The list excludes flags with
+/// several values: a value that begins with `-` could be the next flag.
 pub const FREE_TEXTS: &[&str] = &[
     "background",
     "body",
@@ -414,7 +414,7 @@ mod tests {
         }
     }
 
-    /// A command in plain text would not be translated for HTTP and MCP.
+    /// HTTP and MCP translate only commands that a hint names with the macro.
     #[test]
     fn hints_name_commands_only_with_the_macro() {
         let grammar = command();

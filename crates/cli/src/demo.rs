@@ -149,7 +149,7 @@ fn create_demo() -> Result<(CommandOutcome, PathBuf), Failure> {
     Ok((CommandOutcome::new(Value::String(demo.output), Layout::Text), file))
 }
 
-/// A message becomes a queue item by a route, and a worker runs it.
+/// A route turns a message into a queue item, and a worker runs the item.
 fn show_message_routing(demo: &mut Demo) -> Result<(), Failure> {
     demo.add_heading("A message arrives. A route queues a task for it, and a worker runs the task's script.");
     let script = "read -r what\ntrackway note create --studio main --title \"Looked into: $what\" > /dev/null\necho \"looked into: $what\"";

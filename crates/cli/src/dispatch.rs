@@ -283,13 +283,13 @@ impl App {
         ))
     }
 
-    /// Rejects tokens, each of which belongs to one tenant, for commands that concern all tenants.
+    /// Rejects a token for commands that concern all tenants, because each token belongs to one tenant.
     pub fn reject_token(&self, what: &str) -> Result<(), Failure> {
         reject_any_token(self.token.as_ref(), what)
     }
 
-    /// Adds the short form of each displayed id. On failure ids are displayed in full, because the action has already
-    /// been committed.
+    /// Adds the short form of each displayed id. If the short forms cannot be read, the full ids are displayed: the
+    /// command must not fail after its action has been committed.
     fn with_short_ids(&self, mut outcome: CommandOutcome, tenant: TenantId, matches: &ArgMatches) -> CommandOutcome {
         let mut ids = BTreeSet::new();
         if !matches.get_flag("json") {

@@ -82,7 +82,7 @@ pub fn doctor(app: &App, location: &Location, matches: &ArgMatches) -> Result<Co
     findings.extend(missing.into_iter().map(schema_finding));
     findings.extend(failed.into_iter().map(recreate_failure));
     findings.extend(unreadable_settings());
-    // With a table missing, queries would fail. The finding about the table is enough.
+    // If a table is missing, queries would fail. The finding about the missing table is then enough.
     if can_query {
         if health.corruption.is_none() {
             findings.extend(store.integrity_findings()?.into_iter().map(integrity_finding));
@@ -174,7 +174,7 @@ fn recreate_failure(why: String) -> Finding {
     }
 }
 
-/// A violated invariant, which no action of ours causes.
+/// A violated invariant. No action of Trackway should violate one, so the finding asks for a bug report.
 fn integrity_finding(violation: String) -> Finding {
     Finding {
         check: "record",
@@ -184,7 +184,7 @@ fn integrity_finding(violation: String) -> Finding {
     }
 }
 
-/// Taken items whose lease expired, and that no other worker has returned to the queue.
+/// Taken items with an expired lease, which no worker has returned to the queue.
 fn stuck_leases(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
     let until = now.plus_seconds(-EVENT_AGE_MAX_S);
     let count = questions::count_expired_leases(read, until)?;
@@ -321,7 +321,7 @@ fn hook_failures(folder: &Path, now: Time) -> Option<Finding> {
     })
 }
 
-/// Spawns between an hour and a week ago without a matched agent.
+/// Spawns without a matched agent that are between an hour and a week old.
 fn unmatched_spawns_finding(read: &mut Reader<'_>, now: Time) -> Result<Option<Finding>, Failure> {
     let (from, until) = (now.plus_seconds(-7 * DAY_S), now.plus_seconds(-3_600));
     let count = questions::count_unmatched_spawns(read, from, until)?;

@@ -51,8 +51,8 @@ pub fn command() -> Command {
         )
 }
 
-/// Runs `trackway hook` without clap: it starts faster, and unknown arguments cannot make it fail. The client treats a
-/// failure as a veto, and its settings may contain arguments of another version.
+/// Runs `trackway hook` without clap. This starts faster and ignores unknown arguments: the client's settings may
+/// contain arguments of another Trackway version, and the client treats a failed hook as a veto.
 pub fn run_fast(arguments: &[OsString]) -> Option<ExitCode> {
     let words: Vec<&str> = arguments.iter().skip(1).map(|word| word.to_str().unwrap_or("?")).collect();
     if words.first() != Some(&"hook") || words.iter().any(|word| matches!(*word, "-h" | "--help")) {
@@ -74,7 +74,7 @@ pub fn run_fast(arguments: &[OsString]) -> Option<ExitCode> {
 }
 
 /// The word that names the client: a known client anywhere among the arguments, or else the word after `hook`. Other
-/// words can be values of flags that another version has.
+/// words may be values of flags of another Trackway version.
 fn client_word<'a>(arguments: &[&'a str]) -> Option<&'a str> {
     let is_value = |index: usize| index > 0 && VALUE_FLAGS.contains(&arguments[index - 1]);
     let words = arguments.iter().enumerate().filter(|(index, word)| !word.starts_with('-') && !is_value(*index));
@@ -90,15 +90,15 @@ pub fn hook(whole: &ArgMatches, matches: &ArgMatches) -> CommandOutcome {
     CommandOutcome::new(Value::String(answer.unwrap_or_default()), Layout::Text)
 }
 
-/// Records one event from standard input, and returns the text to print. Without a client's name, the event is from the
-/// first client, because the hooks that earlier versions installed do not name a client.
+/// Records one event from standard input, and returns the text to print. If `client` is none, the event is from the
+/// first known client, because hooks that earlier Trackway versions installed do not name a client.
 fn take(client: Option<&str>, memory: Memory, db: Option<String>, tenant: Option<String>) -> Option<String> {
     let known = match client {
         Some(name) => CLIENTS.by_command_name(name),
         None => CLIENTS.named(None),
     };
     let Some(client) = known else {
-        // A client that cannot write the whole event may report the hook as broken.
+        // Read the event anyway: a client that cannot write the whole event may report the hook as broken.
         let _ = io::copy(&mut io::stdin().lock().take(EVENT_MAX), &mut io::sink());
         let (name, known) = (client.unwrap_or_default(), CLIENTS.command_names());
         HookLog::of_user(user_folder()).write("?", &format!("unknown client {name:?}; known: {known}"));
@@ -109,7 +109,7 @@ fn take(client: Option<&str>, memory: Memory, db: Option<String>, tenant: Option
     call.handle(io::stdin().lock(), |header| find(header, db, tenant))
 }
 
-/// The database for the directory of an event; none if its sessions are excluded.
+/// The database for the directory of an event; none if the configuration excludes the sessions of this directory.
 fn find(header: &EventHeader, db: Option<String>, tenant: Option<String>) -> Result<Option<Location>, String> {
     let cwd = header.cwd.as_deref().map(Path::new);
     let given = |value: Option<String>| value.filter(|value| !value.is_empty());

@@ -65,7 +65,7 @@ pub fn init(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     Ok(outcome)
 }
 
-/// The database that commands in this directory used before, if it is another one.
+/// The database that commands in this directory used before, if it differs from the new database.
 fn previous_database(new: &Url) -> Option<Url> {
     let current = Location::find_from(env::current_dir().ok().as_deref(), None, None).ok()?.url;
     let exists = match &current {

@@ -89,8 +89,8 @@ impl Location {
         }
     }
 
-    /// Adds the tenant to the user's own database if it is missing, because the process that created the database may
-    /// have been killed before it did, or is still running.
+    /// Adds the tenant to the user's own database if it is missing. The process that created the database may have been
+    /// killed before it added the tenant, or may not have added the tenant yet.
     fn ensure_tenant(&self, core: Core) -> trackway_actions::Result<Core> {
         if self.create_if_missing && tenant_named(core.store(), tenant::LOCAL_TENANT).is_err() {
             core.init_tenant(tenant::LOCAL_TENANT, &user::handle())?;
@@ -125,7 +125,7 @@ impl Destination for Location {
 }
 
 /// The nearest `.trackway` in this directory and its parents that contains a database or a configuration. An unreadable
-/// one is an error: skipping it would record the project's data in another database.
+/// `.trackway` is an error: skipping it would record the project's data in another database.
 fn project_folder(here: &Path) -> Result<Option<PathBuf>, Failure> {
     for folder in here.ancestors().map(|directory| directory.join(FOLDER)).filter(|folder| folder.is_dir()) {
         let contains = |file| folder.join(file).try_exists();

@@ -30,20 +30,21 @@ pub fn command() -> Command {
 /// Runs the server until standard input ends.
 pub fn mcp(matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    // The database must be dropped after the runtime, because a PostgreSQL connection must not be closed inside one.
+    // Drop the database after the runtime, because a PostgreSQL connection must not be closed inside a runtime.
     let opened = Arc::new(OpenedDatabase::default());
     let result = runtime.block_on(mcp::stdio::serve(mcp::Mcp::new(authenticator(matches.clone(), opened.clone()))));
     // Do not wait for the thread that is blocked reading standard input.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result?;
-    // Standard output is only for the protocol, even with --json.
+    // Standard output belongs to the protocol, so print nothing else, even with --json.
     Ok(CommandOutcome::new(Value::String(String::new()), Layout::Document))
 }
 
 /// The database and the tenant, after the first request.
 type OpenedDatabase = Mutex<Option<(Arc<Core>, String)>>;
 
-/// Authenticates the caller of each request. The first request opens the database; if that fails, the next one retries.
+/// Authenticates the caller of each request. The first request opens the database. If opening fails, the next request
+/// retries.
 fn authenticator(
     matches: ArgMatches,
     opened: Arc<OpenedDatabase>,
@@ -69,8 +70,8 @@ fn authenticator(
     }
 }
 
-/// The context of the run that started this process, if the client passes its session and one run is open in it.
-/// Otherwise the context of the person, with a remark that says why.
+/// If the client passes its session and exactly one run is open in that session, returns the context of the run.
+/// Otherwise returns the context of the person. The remark explains the choice.
 fn find_session_run(core: &Core, person: Context) -> Result<(Context, Option<String>), Failure> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let clients = || CLIENTS.0.iter().filter_map(|client| Some((client, client.session_variables()?)));

@@ -61,7 +61,7 @@ pub enum BackupAction {
     /// Write the text before the change.
     Write,
     Keep,
-    /// Remove the backup, because the file is as it was.
+    /// Remove the backup, because the new text of the file equals it.
     Remove,
 }
 
@@ -138,7 +138,7 @@ impl SettingsFile {
             None => fs::remove_file(&self.target).map_err(failed_with)?,
         }
         if planned.backup == BackupAction::Remove {
-            // The backup equals the file, so a failure to remove it is harmless.
+            // The backup equals the file, so it does no damage if it stays.
             let _ = fs::remove_file(&backup);
         }
         Ok(WriteResult::Written)
@@ -198,12 +198,12 @@ pub fn undo(path: &Path, change: &Change) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Locks a directory. Without a lock, comparing the text before the write still detects other writers.
+/// Locks a directory. If this fails, the comparison of the text before the write still detects other writers.
 fn lock_directory(directory: &Path) -> Option<File> {
     File::open(directory).ok().filter(|directory| directory.lock().is_ok())
 }
 
-/// A file that replaces another one atomically. Dropping it removes it.
+/// A temporary file that replaces another file atomically. Dropping the handle removes the temporary file.
 struct TemporaryFile {
     path: PathBuf,
 }
@@ -242,7 +242,7 @@ impl TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // Fails after `move_to`, because the file has been renamed.
+        // Fails after `move_to`, because `move_to` has renamed the file.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,5 @@
-//! Replaces `-` in place of a long text by standard input. On Linux a single argument has at most 128 KiB.
+//! Replaces `-` as the value of a text flag by the content of standard input, because Linux limits a single argument to
+//! 128 KiB.
 
 use std::ffi::OsString;
 

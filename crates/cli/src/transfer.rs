@@ -64,7 +64,7 @@ fn file_of(matches: &ArgMatches) -> PathBuf {
     matches.get_one::<PathBuf>("file").cloned().unwrap_or_default()
 }
 
-/// `backup` and `export`, which do the same.
+/// Runs `backup` or `export`, which are the same command.
 pub fn backup(app: &App, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
     app.reject_token("back up the data of all tenants")?;
     let path = file_of(matches);

@@ -80,7 +80,9 @@ pub fn command() -> Command {
 }
 
 pub fn open_command() -> Command {
-    Command::new("open").about("Open the pages of a running server in your browser, and log it in").arg(listen().help("Address of the running server"))
+    Command::new("open")
+        .about("Open the pages of a running server in your browser, and log it in")
+        .arg(listen().help("Address of the running server"))
 }
 
 pub fn up(app: &App, location: &Location, matches: &ArgMatches) -> Result<CommandOutcome, Failure> {
@@ -219,14 +221,14 @@ fn address(matches: &ArgMatches) -> Result<SocketAddr, Failure> {
     address.ok_or_else(|| Rule::usage("--listen must be ADDRESS:PORT").into())
 }
 
-/// Checks that the server uses the same database: only then is the link valid there. A HEAD request does not use up the
-/// link.
+/// Checks that the server uses the same database, because otherwise the server rejects the link. The link stays valid,
+/// because a HEAD request does not use it up.
 fn check_server(mut server: &TcpStream, address: SocketAddr, url: &str) -> Result<(), Failure> {
     let path = url.find("/login").map_or("/login", |start| &url[start..]);
     server.set_read_timeout(Some(SERVER_TIMEOUT))?;
     let host = format!("localhost:{}", address.port());
     let mut status = String::new();
-    // Ignore errors: the status is then empty, as from another program that listens at the address.
+    // Ignore errors: the status then stays empty, which means that another program listens at the address.
     let _ = write!(server, "HEAD {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
         .and_then(|()| BufReader::new(server).read_line(&mut status));
     match status.split(' ').nth(1) {

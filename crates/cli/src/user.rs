@@ -12,7 +12,7 @@ pub fn handle() -> String {
         .collect()
 }
 
-/// Hooks and services may run without these variables, but the user id is always available.
+/// Finds the name by the user id, because hooks and services may run without the environment variables.
 #[cfg(unix)]
 fn from_password_file() -> Option<String> {
     use std::os::unix::fs::MetadataExt;

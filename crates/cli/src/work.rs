@@ -29,12 +29,12 @@ use crate::{
     render::Layout,
 };
 
-/// The lease of a worker, which extends it with heartbeats. It is short, so that other workers soon take the items of a
-/// killed worker.
+/// The lease of a worker. The worker extends the lease with heartbeats. The lease is short, so that other workers soon
+/// take the items of a killed worker.
 const LEASE_SECONDS: i64 = 60;
 /// The default timeout.
 const TIMEOUT: &str = "1h";
-/// Default time for running tasks to finish after the worker was asked to stop.
+/// The default time that running tasks have to finish after the worker was asked to stop.
 const GRACE: &str = "30s";
 
 pub fn command() -> Command {
@@ -190,7 +190,7 @@ pub fn run_task(app: &App, config: &ModelConfig, matches: &ArgMatches) -> Result
             .into());
     }
     agent_selection::check(&app.core, &context, &settings)?;
-    // Listen before taking the item: from then on, a signal must cancel the run and not just end the process.
+    // Listen for signals before taking the item: after that, a signal must cancel the run, not only end the process.
     let (sender, messages) = mpsc::channel();
     listen_for_signals(sender.clone())?;
     let claim = Claim {
@@ -222,7 +222,7 @@ pub fn run_task(app: &App, config: &ModelConfig, matches: &ArgMatches) -> Result
     let data = serde_json::to_value(shown).map_err(|error| Rule::usage(error.to_string()))?;
     let completed = data["status"] == RunStatus::Completed.as_str();
     let error = data["error"].as_str().map(|error| format!(": {}", first_line(error)));
-    // Name the version if it is another than the requested one.
+    // Name the version if it is not the requested version.
     let of = if task == requested { String::new() } else { format!(" of {variant}") };
     let status = data["status"].as_str().unwrap_or_default();
     let remark = format!("run {}{of} {status}{}", run.short(), error.unwrap_or_default());

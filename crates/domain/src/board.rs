@@ -87,7 +87,8 @@ fn structured(value: Value) -> Result<Value> {
     Ok(cleaned)
 }
 
-/// The content of a board: everything that people and agents can write about it. It has names where the row has ids.
+/// The content of a board: everything that people and agents can write about it. It contains names where the database
+/// row contains ids.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BoardContent {
     pub name: Option<String>,

@@ -90,7 +90,7 @@ pub struct StickieFile {
     #[serde(default, deserialize_with = "deserialize_field")]
     pub structured: Patch<Value>,
     pub archived: Option<bool>,
-    /// Number of the stickie's edit that this file was written from
+    /// Edit number of the stickie when this file was written
     pub edit_count: Option<i64>,
 }
 
@@ -110,13 +110,13 @@ pub struct RelationFile {
     /// Id of the stickie that `to` names
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_id: Option<String>,
-    /// Number of the relation's edit that this line was written from
+    /// Edit number of the relation when this line was written
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit_count: Option<i64>,
 }
 
-/// Deserializes a field that is present, directly as its own type. The `Deserialize` of `Patch` reads an untyped value
-/// first, and would read the text `1.50` as a number.
+/// Deserializes a present field directly as its own type. The `Deserialize` of `Patch` would first read an untyped
+/// value, and so turn the text `1.50` into a number.
 fn deserialize_field<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> std::result::Result<Patch<T>, D::Error> {
@@ -221,8 +221,8 @@ pub fn stickie_display_name(id: Uuid, name: Option<&str>) -> String {
     }
 }
 
-/// The file name of each stickie: its name if every file system accepts that and keeps it apart from the other names,
-/// otherwise its id.
+/// The file name of each stickie. It is the name of the stickie, if every file system accepts this name and
+/// distinguishes it from the other names. Otherwise it is the id.
 pub fn file_names(stickies: &[(Uuid, Option<&str>)]) -> HashMap<Uuid, String> {
     let mut name_counts: HashMap<String, usize> = HashMap::new();
     for name in stickies.iter().filter_map(|(_, name)| *name) {

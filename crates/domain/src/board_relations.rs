@@ -1,7 +1,7 @@
 //! Compares the relations of a board with `relations.yaml` in its folder.
 //!
-//! A line of `relations.yaml` has the names of its stickies and also their ids. So if another stickie takes over a name
-//! on one side, the relation stays with its own stickie.
+//! A line of `relations.yaml` has the names of its stickies and also their ids. So the relation stays with its stickies
+//! even if, on the board or in the folder, one of the names is given to another stickie.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ pub struct KnownRelation {
     pub id: Uuid,
     pub edge: Edge,
     pub labels: Vec<String>,
-    /// Keeps counting when a deleted relation is created again with the same edge.
+    /// If a deleted relation is created again with the same edge, the count continues.
     pub edit_count: i64,
     pub created_at: Time,
     pub updated_at: Time,
@@ -68,7 +68,7 @@ impl ComparedRelation<'_> {
 /// The names of stickies, to resolve the names in `relations.yaml`.
 #[derive(Debug, Default)]
 pub struct StickieNames {
-    /// The names of a stickie on the board, in its file, and at the edit that its file was written from.
+    /// The names of a stickie on the board, in its file, and at the edit from which the file was written.
     names_by_id: HashMap<Uuid, Vec<String>>,
     in_folder: HashMap<String, Uuid>,
     on_board: HashMap<String, Uuid>,
@@ -132,9 +132,9 @@ impl StickieNames {
         Ok((self.find(&line.from, line.from_id.as_deref())?, self.find(&line.to, line.to_id.as_deref())?))
     }
 
-    /// Resolves a name with the id next to it. The id decides if the name is one of that stickie's names. Otherwise
-    /// somebody wrote another name into the line, which identifies a stickie in the folder, on the board, or in the
-    /// past, in this order.
+    /// Resolves a name with the id next to it. If the name is one of the known names of the stickie with this id, the
+    /// id decides. Otherwise somebody has changed the name in the line. Then the name decides: it is looked up in the
+    /// folder, then on the board, then among former names.
     fn find(&self, name: &str, id: Option<&str>) -> Result<Option<Uuid>> {
         let parse = |id: &str| {
             Uuid::parse_str(id).map_err(|_| {
@@ -246,8 +246,8 @@ pub fn compare_relations<'a>(
     Ok(compared)
 }
 
-/// The edited side of a line without a relation on the board. `deleted` is the relation of this edge that the board
-/// deleted last.
+/// The edited side of a line without a relation on the board. `deleted` is the deleted relation with this edge, if
+/// there is one.
 fn edited_side_if_only_in_folder(
     deleted: Option<&KnownRelation>,
     line: &RelationFile,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn edit_number_and_times_tell_the_edited_side_of_a_relation() {
+    fn edit_number_and_times_determine_the_edited_side_of_a_relation() {
         use Difference::{Changed, OnlyInDatabase, OnlyInFolder, Same};
         use EditedSide::{Both, Database, Folder, Neither};
         let existing = relation("new", 2, 7, None);

@@ -1,9 +1,9 @@
 //! Compares the stickies of a board with the files of its folder: which ones differ, and which side was edited since
 //! the last sync.
 //!
-//! Each file has the number of the stickie's edit that it was written from, and the folder has the time of the newest
+//! Each file has the edit number that its stickie had when the file was written. The folder has the time of the newest
 //! board change that it contains. The comparison also knows the content of each stickie at the edit in its file. So it
-//! can distinguish an edited file from an outdated one, and both sides may be edited between two syncs.
+//! can distinguish an edited file from an outdated one, and it detects if both sides were edited between two syncs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -84,8 +84,8 @@ impl ComparedStickie<'_> {
         self.file.map(|file| file.applied_to(&before)).transpose()
     }
 
-    /// Whether the stickie exists on the board after a sync. `is_taken` states for which edited sides the sync takes
-    /// over the folder's state.
+    /// Whether the stickie exists on the board after a sync. `is_taken` returns, for an edited side, whether the sync
+    /// adopts the state in the folder.
     pub fn exists_after_sync(&self, is_taken: impl Fn(EditedSide) -> bool) -> bool {
         match self.difference {
             Difference::Same | Difference::Changed => true,
@@ -107,8 +107,8 @@ impl ComparedStickie<'_> {
 /// Contents at earlier edits, by the id of the stickie and the number of the edit.
 pub type EarlierContents<C> = HashMap<(Uuid, i64), C>;
 
-/// Finds out which side was edited, for an entry that differs. `written_from` is the number of the edit that the file
-/// was written from, `base` the content at that edit, and `applied` applies the file's changes to a content.
+/// Finds the edited side of an entry that differs. `written_from` is the edit number of the entry when the file was
+/// written. `base` is the content at that edit. `applied` applies the file's changes to a content.
 pub fn find_edited_side<C: PartialEq>(
     written_from: Option<i64>,
     edit_count: i64,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn edit_number_and_earlier_content_tell_the_edited_side() {
+    fn edit_number_and_earlier_content_determine_the_edited_side() {
         let board = [known(1, "new", 2, 5)];
         for (file, expected) in [
             (file(1, "new", Some(1)), (Difference::Same, EditedSide::Neither)),

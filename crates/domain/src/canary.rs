@@ -1,7 +1,8 @@
 //! The canary: a random marker in an agent's instructions. A text that contains the marker, or a long piece of the
 //! instructions, leaks them.
 
-/// Bytes of a piece of the instructions. A text that repeats twice as many bytes repeats at least one whole piece.
+/// Length of a piece of the instructions in bytes. A text that repeats a passage of twice this length repeats at least
+/// one whole piece.
 const PIECE_BYTES: usize = 80;
 
 /// Instructions that must not leak, with their marker.

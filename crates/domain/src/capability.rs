@@ -61,7 +61,7 @@ pub const GRANTED: &[&str] = &[
     READ_SCRATCHPADS,
 ];
 
-/// Reading the scratchpads of other agents. It is the only capability that a view requires instead of an action.
+/// Reading the scratchpads of other agents. It is the only capability that a view requires; actions require all others.
 pub const READ_SCRATCHPADS: &str = "read_scratchpads";
 
 /// The capabilities that every run has for itself.

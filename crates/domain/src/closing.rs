@@ -11,7 +11,7 @@ use crate::{
     wake_context::{fenced, fenced_within},
 };
 
-/// The beginning of every end-of-run prompt. Transcript readers recognise the prompt by it.
+/// The beginning of every end-of-run prompt. Transcript readers recognise the prompt by this marker.
 pub const PROMPT_MARKER: &str = "[Trackway: end of run]";
 
 /// The beginning of a block of JSON.
@@ -19,11 +19,11 @@ const FENCE: &str = "```json";
 /// Maximum number of fenced blocks that the parser tries in an answer.
 const FENCES_MAX: usize = 100;
 
-/// Maximum number of UTF-16 code units of a hook's output that the client passes to its model. It writes longer output
-/// to a file.
+/// Maximum number of UTF-16 code units of a hook's output that the client passes to its model. The client writes longer
+/// output to a file.
 pub const HOOK_OUTPUT_MAX: usize = 10_000;
-/// Maximum number of UTF-16 code units of a scratchpad in the prompt. The difference leaves room for the text around
-/// it.
+/// Maximum number of UTF-16 code units of a scratchpad in the prompt. The rest of the hook's output is for the text
+/// around the scratchpad.
 const SCRATCHPAD_SHOWN: usize = HOOK_OUTPUT_MAX - 1_800;
 
 /// The command that prints the whole scratchpad of an agent.
@@ -76,7 +76,7 @@ pub struct EndedRun<'a> {
     pub scratchpad: &'a str,
 }
 
-/// Maximum number of steps that the prompt repeats. It repeats the last ones.
+/// Maximum number of steps that the prompt repeats. If there are more, it repeats the last ones.
 const STEPS_SHOWN: usize = 60;
 /// Maximum number of characters of a step in the prompt.
 const STEP_SHOWN: usize = 300;

@@ -212,8 +212,7 @@ pub enum Driver {
     External,
 }
 
-/// Parses a runner on the command line. Accepts hyphens for underscores, because the names of clients have hyphens
-/// there.
+/// Parses a runner on the command line. Accepts hyphens for underscores, because clients have hyphens in their names.
 #[derive(Debug, Clone)]
 pub struct RunnerParser;
 
@@ -394,7 +393,7 @@ impl Evidence {
     }
 
     /// Whether a match by this evidence is always tentative. A match by `prompt_hash` is tentative only if several
-    /// spawns have equal prompts; the row of the match records it.
+    /// spawns have equal prompts; the row of the match records whether it is tentative.
     pub fn is_fallback(self) -> bool {
         matches!(self, Self::Role | Self::SubagentType)
     }
@@ -499,7 +498,7 @@ impl ItemStatus {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// Whether the item needs no more attention. A failed item does, because a person can requeue it.
+    /// Whether the item needs no more attention. A failed item still needs attention, because a person can requeue it.
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Completed | Self::Cancelled)
     }

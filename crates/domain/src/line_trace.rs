@@ -2,8 +2,8 @@
 //! lines next to them.
 //!
 //! The search compares a line's text and its neighbours, not its number: every edit shifts numbers, and edits by other
-//! programs are not recorded at all. If a later recorded change inserted a new neighbour, the line still matches. If
-//! neither the text nor the neighbours match a change, the search returns nothing.
+//! programs are not recorded at all. If a later recorded change inserted a new neighbour, the line still matches. The
+//! search returns nothing if no change wrote the text, or if the neighbours do not match.
 
 use std::collections::HashSet;
 
@@ -19,9 +19,11 @@ const FORMAT_VERSION: u8 = 1;
 /// Hashes of the lines that one change wrote into a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LineHashes {
-    /// True if the change wrote the whole file. Then an older change may have written a line first.
+    /// True if the change wrote the whole file. Then an older change may have been the first to write some of the
+    /// lines.
     pub is_whole_file: bool,
-    /// True if the change replaced unknown content. Then an unrecorded edit may have written a line first.
+    /// True if the change replaced unknown content. Then an unrecorded edit may have been the first to write some of
+    /// the lines.
     pub replaces_unknown: bool,
     pub segments: Vec<Segment>,
 }
@@ -182,8 +184,8 @@ pub fn trace_line<Id: Copy>(
         .copied()
         .filter(|hash| *hash != UNKNOWN)
         .collect();
-    // If the line now occurs between these neighbours more often than any change wrote it there, some are unrecorded
-    // copies.
+    // If the line now occurs between these neighbours more often than any change wrote it there, some occurrences are
+    // copies that no change recorded.
     let hashes: Vec<u64> = lines.iter().map(|line| hash(line)).collect();
     let present_count = hashes.windows(3).filter(|around| **around == [above, wanted, below]).count();
     let written_count = newest_first
@@ -206,8 +208,8 @@ pub fn trace_line<Id: Copy>(
                 let right = segment.lines.get(position + 1).copied().unwrap_or(segment.after);
                 let agrees = |neighbour: u64, now: u64, pair: (u64, u64)| match neighbour {
                     _ if neighbour == now || new_neighbours.contains(&pair) => Some(true),
-                    // The neighbour was unknown at the time. The present one counts if it appears in any recorded
-                    // change.
+                    // The change did not know this neighbour. The present neighbour counts if it appears in any
+                    // recorded change.
                     UNKNOWN if is_unique && recorded.contains(&now) => Some(true),
                     UNKNOWN => None,
                     _ => Some(false),
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn unrecorded_edit_has_no_writer_and_its_neighbours_match_as_moved() {
+    fn line_of_an_unrecorded_edit_has_no_writer_and_its_neighbours_match_as_moved() {
         let now = FIRST.replace("    let two = 2;\n", "    let two = 2;\n    }\n    let three = 3;\n");
         let changes = [("write", LineHashes::of_file(FIRST))];
         assert_eq!(trace_line(&now, 3, &changes), Some(("write", TraceMatch::Moved)));

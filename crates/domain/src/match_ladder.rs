@@ -1,20 +1,21 @@
 //! The lower rungs of the match ladder. They find the spawn that started an agent if no source names both together.
 //!
-//! Rungs 1 to 5 are facts that name the tool call and the agent together, and are recorded as they are observed.
-//! [`find_spawn`] implements the other rungs, from the known properties of the agent and of the session's spawns:
+//! Rungs 1 to 5 are facts that name the tool call and the agent together. Trackway records such a fact when it observes
+//! it. [`find_spawn`] implements the other rungs, from the known properties of the agent and of the session's spawns:
 //!
 //! - Rung 6, `prompt_hash`. If exactly one spawn without an exact match has the agent's first prompt, that spawn
 //!   started the agent. This match is exact, and replaces a match of the spawn by a lower rung.
 //! - Rung 6, if several such spawns have that prompt. This happens when one message starts several agents with equal
 //!   prompts. The oldest free spawn is a *tentative* match.
 //! - The rungs below rung 6 do not apply if any spawn of the session has the agent's prompt, even one with an exact
-//!   match, because that prompt explains where the agent comes from. If no spawn has the prompt, they apply as if the
-//!   prompt were unknown, because a hook, a client version or a bad line may have changed or lost the prompt on one
-//!   side.
+//!   match, because that prompt explains where the agent comes from. If no spawn has the prompt, these rungs apply as
+//!   if the prompt were unknown: a hook, a client version or a bad line may have changed or lost the prompt of the
+//!   agent or of the spawn.
 //! - Rung 7, `role`. If the agent's first prompt has a role tag, the oldest free spawn of that role is a tentative
 //!   match.
 //! - Rung 8, `subagent_type`. The only free spawn of the agent's type is a tentative match. If there are several, the
-//!   oldest free one with a role is. Spawns do not count if the agent's role tag names another role than theirs.
+//!   match is the oldest free one with a role. Spawns do not count if the agent's role tag names another role than
+//!   theirs.
 //!
 //! The oldest spawn is the first in the caller's list, which is ordered by line of the transcript, then by the time at
 //! which the spawn was first seen.
@@ -340,7 +341,7 @@ mod tests {
             self.holders.iter().flatten().any(|(holder, by)| *holder == agent && !by.is_tentative)
         }
 
-        /// Searches the spawns of these agents, and of all agents that they displace.
+        /// Searches for the spawn of each of these agents, and of all agents that they displace.
         fn settle(&mut self, agents: impl IntoIterator<Item = usize>) {
             let mut seeking: BTreeSet<usize> = agents.into_iter().collect();
             let mut steps = 0;
@@ -461,7 +462,7 @@ mod tests {
             evidence in proptest::sample::select(EXACT.to_vec()),
             seeks in vec(vec(0..6_usize, 0..4), 7),
         ) {
-            // The spawn with the number of a pair started the agent with that number.
+            // In each pair, the spawn and the agent have the same number.
             let pairs: Vec<usize> = pairs.into_iter().filter(|pair| *pair < spawns.len().min(agents.len())).collect();
             let mut session = Session::new(spawns, agents);
             let count = session.agents.len();

@@ -39,17 +39,18 @@ pub struct ObservedFact {
     pub agent: Option<String>,
     /// The prompt that the fact belongs to, if it is known.
     pub prompt: PromptKey,
-    /// The location of the fact on disk; none if it is that of the session.
+    /// The location of the fact on disk; none if it is the location of the session.
     pub location: Option<Location>,
     pub fact: Fact,
 }
 
-/// A location on disk. Facts have their own, because a session can change its directory and its agents can work in
-/// others.
+/// A location on disk. Each fact can have its own, because a session can change its directory, and its agents can work
+/// in other directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Location {
     pub cwd: Option<String>,
-    /// The root of the work tree, or the directory itself if it is in none. File paths are relative to it.
+    /// The root of the work tree, or the directory itself if it is outside of any work tree. File paths are relative to
+    /// it.
     pub root: Option<String>,
     /// The root of the repository's main work tree; none outside a repository. All work trees of a repository are one
     /// workspace.
@@ -68,8 +69,8 @@ pub struct PromptKey {
 pub enum Fact {
     /// Properties of the session.
     Session(Box<SessionFacts>),
-    /// A prompt begins a run. If `copies_get_new_ids`, the client gives new ids to the lines that a resumed session
-    /// repeats, so that only their content shows that they are copies.
+    /// A prompt begins a run. If `copies_get_new_ids` is true, the client gives new ids to the lines that a resumed
+    /// session repeats, so that only their content shows that they are copies.
     Prompt { text: String, hash: String, copies_get_new_ids: bool },
     /// The client begins a run of the main agent, to report the result of a background agent.
     Notified { hash: String, tool_use_id: Option<String> },
@@ -83,8 +84,8 @@ pub enum Fact {
     SpawnResult { tool_use_id: String, status: String, error: Option<String> },
     /// One source names a tool call together with the agent that it started.
     Match { tool_use_id: String, agent_id: String, evidence: Evidence },
-    /// The text that a tool call returned, if the client does not name the agent. The agent whose last reply is this
-    /// text is the one that the call started.
+    /// The text that a tool call returned, if the client does not name the agent. The call started the agent whose last
+    /// reply is this text.
     ResultText { tool_use_id: String, text: String },
     /// The agent wrote a text.
     Reply { text: String, line: Option<String> },

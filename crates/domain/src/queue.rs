@@ -20,11 +20,12 @@ pub const MAX_STEPS_LIMIT: i64 = 200;
 pub const PRIORITY_MAX: i64 = 1_000_000;
 /// Maximum number of items that one action takes or completes.
 pub const BATCH_MAX: i64 = 1_000;
-/// Longest chain of runs that queue further items. A person has to release an item beyond it, which stops endless
-/// loops.
+/// Maximum length of a chain of runs in which each run queues the item of the next one. A person has to release an item
+/// beyond this limit, so that the chain cannot become an endless loop.
 pub const CHAIN_MAX: i64 = 16;
 
-/// Tolerated clock skew between two machines, in seconds. A lease that is longer than this raises the tolerance.
+/// Tolerated clock skew between two machines, in seconds. For a longer lease, the tolerance is the duration of the
+/// lease.
 const SKEW_SECONDS: i64 = 60;
 
 const SECOND_MICROS: i64 = 1_000_000;
@@ -86,8 +87,8 @@ pub fn lease_end(now: Time, lease_seconds: i64) -> Time {
     Time::from_micros(now.micros() + lease_seconds * SECOND_MICROS)
 }
 
-/// Whether a sign of life should extend the lease. To save writes, it does so only after a tenth of the lease has
-/// passed, or if more than the whole lease is left, which means that the clock was set back.
+/// Whether a lease should be extended because its holder was active. To save writes, a lease is extended only after a
+/// tenth of it has passed, or if more than the whole lease is left. The latter means that the clock was set back.
 pub fn should_extend_lease(now: Time, lease_expires: Time, lease_seconds: i64) -> bool {
     let (left, whole) = (lease_expires.micros() - now.micros(), lease_seconds * SECOND_MICROS);
     left < whole / 10 * 9 || left > whole

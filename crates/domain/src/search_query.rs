@@ -134,9 +134,10 @@ fn parse_term(token: &str, is_prefix: bool) -> Option<Term> {
     });
     let mut is_prefix = is_prefix;
     if words.last()?.1 == WordForm::Ending {
-        // In a script without spaces, a matching text may continue after the last character of the query, which is then
-        // no `Ending` in the text. Drop the ending if the pair before it contains the character. A single character has
-        // no such pair: search for it as a prefix, which also matches the pairs that begin with it.
+        // In a script without spaces, a matching text may continue after the last character of the query, and then this
+        // character is not an `Ending` in the text. Drop the ending if the pair before it contains the character. A
+        // single character has no such pair: search for it as a prefix, which also matches the pairs that begin with
+        // it.
         match words.len().checked_sub(2).map(|before| words[before].1) {
             Some(WordForm::Pair) => {
                 words.pop();
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn phrase_matches_only_in_its_order() {
+    fn phrase_matches_only_words_in_the_same_order() {
         let matches_body = |query: &str, body: &str| SearchQuery::parse(query).unwrap().matches_body(body);
         assert!(matches_body("\"a b\"", "a a b"));
         assert!(!matches_body("\"a b\"", "b a c b"));

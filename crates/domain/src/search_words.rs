@@ -19,7 +19,8 @@ const BODY_CHARS_MAX: usize = 1_000_000;
 /// Maximum number of bytes of all distinct words of a body. With their positions they must fit into the 1 MiB of a
 /// tsvector.
 const WORDS_BYTES_MAX: usize = 900_000;
-/// The words of a text of at most so many bytes always fit, because folding lengthens a character at most elevenfold.
+/// If a text has at most this many bytes, its words always fit, because folding lengthens a character at most
+/// elevenfold.
 const ALWAYS_FITS: usize = WORDS_BYTES_MAX / 11;
 
 /// The form of a word.

@@ -13,7 +13,7 @@ const LEAD: usize = 40;
 /// Maximum number of matches that are considered.
 const MATCHES_MAX: usize = 1_000;
 
-/// A line from the part of a body that has the most different terms, with each match between [`MARKS`].
+/// A line from the part of a body that contains the most different terms, with each match between [`MARKS`].
 pub fn snippet(query: &SearchQuery, body: &str) -> String {
     let mut matches: Vec<(usize, Range<usize>)> = Vec::new();
     query.each_match(body, |term, span| {
@@ -49,7 +49,8 @@ pub fn snippet(query: &SearchQuery, body: &str) -> String {
     format!("{}{line}{}", ellipsis(start > 0), ellipsis(end < body.len()))
 }
 
-/// The index of the first match that is followed by the most different terms within a snippet.
+/// The index of the match at which a snippet should begin, so that it contains the most different terms. Of several
+/// such matches, the first one.
 fn best_start(matches: &[(usize, Range<usize>)]) -> usize {
     let terms_from = |index: usize| {
         let start = matches[index].1.start;
@@ -134,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn any_body_has_a_snippet_without_a_panic(query in "\\w{1,2}", body in ".{0,300}") {
+        fn snippet_of_any_body_never_panics(query in "\\w{1,2}", body in ".{0,300}") {
             if let Ok(query) = SearchQuery::parse(&query) {
                 snippet(&query, &body);
             }

@@ -21,7 +21,7 @@ pub const NOT_BLANK_PATTERN: &str = r"[^\s\x00-\x1f\x7f-\x9f]";
 /// Regular expression for a name. It admits control characters, because [`clean`] removes them.
 pub const NAME_PATTERN: &str = r"^[\w.@:+ \x00-\x1f\x7f-\x9f-]*[\w.@:+-][\w.@:+ \x00-\x1f\x7f-\x9f-]*$";
 
-/// Regular expression for a name that an empty text clears.
+/// Regular expression for a name, or for an empty text, which clears the name.
 pub const NAME_OR_EMPTY_PATTERN: &str = r"^$|^[\w.@:+ \x00-\x1f\x7f-\x9f-]*[\w.@:+-][\w.@:+ \x00-\x1f\x7f-\x9f-]*$";
 
 /// Maximum number of bytes of a text that is its own lookup key. Databases limit the length of index entries.
@@ -40,7 +40,8 @@ pub fn clean(text: &str) -> String {
 
 /// Cleans every text in a JSON value, and sorts the fields of objects by name.
 ///
-/// PostgreSQL stores no NUL inside JSON and does not preserve the order of fields. Cleaning makes SQLite behave alike.
+/// PostgreSQL stores no NUL inside JSON and does not preserve the order of fields. Cleaning makes SQLite behave in the
+/// same way.
 pub fn clean_json(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(clean(&text)),
@@ -54,8 +55,8 @@ pub fn clean_json(value: Value) -> Value {
     }
 }
 
-/// Whether [`clean`] has nothing to remove, which is so for most texts. May return false for a clean text with
-/// characters beyond ASCII.
+/// Whether [`clean`] has nothing to remove, as in most texts. May return false for a clean text with characters beyond
+/// ASCII.
 pub fn is_clean(text: &str) -> bool {
     // In UTF-8, all control characters beyond ASCII begin with the byte 0xc2.
     let is_plain = |byte: &u8| (*byte >= b' ' && *byte != 0x7f && *byte != 0xc2) || matches!(byte, b'\t' | b'\n');

@@ -9,7 +9,7 @@ use crate::{Error, Result, field, sentence};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Variant(String);
 
-/// Characters in a variant.
+/// Maximum number of characters in a variant.
 pub const VARIANT_MAX: usize = 200;
 
 impl Variant {

@@ -225,12 +225,13 @@ pub fn fenced_within(info: &str, text: &str, max: usize) -> (String, bool) {
         if excess == 0 || budget == 0 {
             return (whole, shown != text);
         }
-        // In a text of backticks only, each one takes three code units: one itself, and one in either fence.
+        // In a text of only backticks, each backtick takes three code units: one in the text, and one in each of the
+        // two fences.
         budget = budget.saturating_sub(excess.div_ceil(3));
     }
 }
 
-/// Formats a line by a person or an agent as inline code that it cannot end.
+/// Formats a line by a person or an agent as inline code. Nothing in the line can end the inline code.
 fn inline(line: &str) -> String {
     format!("`{}`", text::clean_line(line).replace('`', "'"))
 }
@@ -260,7 +261,7 @@ pub fn fenced_excerpt(section: SectionName, source: &str, text: &str, whole: &st
     fenced("text", &text::cut(text, TEXT_SHOWN_MAX))
 }
 
-/// The section of the linked tasks, within their limits. Records what it cuts.
+/// Builds the section of the linked tasks, within its limits, and records the omitted content.
 pub fn linked_tasks_section(tasks: LinkedTasks, whole: &str, cuts: &mut Vec<Cut>) -> Section {
     const NAME: SectionName = SectionName::LinkedTasks;
     if tasks.is_empty() {

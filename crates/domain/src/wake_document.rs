@@ -23,7 +23,7 @@ pub struct LinkedTasks {
     pub linked_to: Vec<LinkedTask>,
 }
 
-/// A row of the document. It has its fields in this order.
+/// A row of the document. The document has the fields in this order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkedTask {
@@ -93,7 +93,7 @@ pub struct Omissions {
     pub rows: Option<(usize, usize)>,
     /// The number of reports in the document, including a shortened one, and the number of all reports.
     pub reports: Option<(usize, usize)>,
-    /// The shortened report: its task, its characters in the document, and all its characters.
+    /// The shortened report: its task, its length in the document, and its full length, both in characters.
     pub shortened: Option<(Id<kind::Task>, usize, usize)>,
 }
 
@@ -158,7 +158,7 @@ impl LinkedTasks {
         newest.sort_unstable_by_key(|(at, task, _)| Reverse((*at, task.uuid())));
         let (mut budget, mut kept) = (limits.characters, HashMap::new());
         for (_, task, length) in &newest {
-            // The report of a task in both lists appears twice.
+            // If a task is in both lists, its report appears twice.
             let share = budget / occurrences.get(task).copied().unwrap_or(1).max(1);
             if *length > share {
                 if share > 0 {

@@ -7,7 +7,7 @@ use crate::{lexical_path::normalize, text};
 
 /// Maximum number of bytes of a `.git` file.
 pub const GIT_FILE_MAX: u64 = 4_096;
-/// Maximum number of work trees of a session for which the session records commits.
+/// Maximum number of work trees for which a session records commits.
 const HEADS_MAX: usize = 32;
 
 /// The main work tree of the repository that the work tree at `top` belongs to, from the text of its `.git` file. None
@@ -26,7 +26,7 @@ pub fn recorded_head<'a>(heads: &'a str, root: &str) -> Option<&'a str> {
     heads.lines().filter_map(|line| line.split_once(' ')).find(|(_, known)| *known == root).map(|(hash, _)| hash)
 }
 
-/// Adds a commit to the recorded ones, as the first line, and drops the previous commit of the same work tree.
+/// Adds a commit as the first line of the recorded commits, and drops the previous commit of the same work tree.
 pub fn record_head(heads: Option<&str>, root: &str, hash: &str) -> String {
     let root = text::clean_line(root);
     let others =

@@ -31,7 +31,7 @@ pub enum AgentSelection {
 pub(crate) struct ServedAgent {
     /// None for the worker itself.
     pub agent: Option<String>,
-    /// The items without an agent that are also taken.
+    /// Which items without an agent are also taken.
     pub unassigned: UnassignedFilter,
 }
 
@@ -64,7 +64,7 @@ impl Settings {
         }
     }
 
-    /// The selected agents that can run now. Reports each of the others once, with the reason.
+    /// The selected agents that can run now. For each selected agent that cannot run, reports the reason once.
     pub(crate) fn served_agents(
         &self,
         core: &Core,
@@ -79,8 +79,8 @@ impl Settings {
                 let mut served = vec![THE_WORKER];
                 for agent in core.read(context, |reader| Ok(assignment::servable_agents(reader)?))? {
                     match self.unavailable_reason(agent.runner) {
-                        // The worker runs the items with a script. A client changes files, so without an agent in the
-                        // item, the role must match.
+                        // The worker itself takes the items with a script. A client changes files, so it takes an item
+                        // without an agent only if its role matches.
                         None => served.push(ServedAgent {
                             agent: Some(agent.handle),
                             unassigned: match agent.runner.driver() {
@@ -106,7 +106,7 @@ fn named(core: &Core, context: &Context, agent: &str) -> Result<ServedAgent> {
         return Ok(THE_WORKER);
     }
     let runner = core.read(context, |reader| Ok(assignment::runner_of(reader, agent)?))?;
-    // A shell agent runs scripts; the others work on tasks without one.
+    // A shell agent runs scripts; other agents work on tasks without a script.
     let unassigned =
         if runner == Some(Runner::Shell) { UnassignedFilter::Scripted } else { UnassignedFilter::Unscripted };
     Ok(ServedAgent { agent: Some(agent.to_owned()), unassigned })

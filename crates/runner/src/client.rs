@@ -52,7 +52,8 @@ pub(crate) fn as_script(assignment: &Assignment, start: &LaunchScript) -> Assign
     }
 }
 
-/// Records the cost of a session for each model. Its tokens are not included: they are read from the transcript.
+/// Records the cost of a session for each model. Omits the tokens of the session, because they are read from the
+/// transcript.
 pub(crate) fn cost_actions(run: Id<kind::Run>, report: Option<&ClientReport>, model: Option<&str>) -> Vec<RecordUsage> {
     let Some(report) = report else { return Vec::new() };
     let session = report.session.as_deref().unwrap_or_default();

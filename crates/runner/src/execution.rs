@@ -34,7 +34,8 @@ use crate::{
 
 /// Used when PATH is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Closing calls for one run. The call is repeated when another run of the agent changed the scratchpad in between.
+/// Maximum number of closing calls for one run. The call is repeated when another run of the agent changed the
+/// scratchpad in between.
 const CLOSING_CALLS_MAX: usize = 3;
 
 pub(crate) struct Execution<'a> {
@@ -275,7 +276,7 @@ impl Execution<'_> {
                 *is_last = calls_made == CLOSING_CALLS_MAX || Instant::now() >= deadline;
             }
             match self.retry(|| self.core.execute(&agent.context, &close)) {
-                // Another run of this agent changed the scratchpad: ask again, with the changed one.
+                // Another run of this agent changed the scratchpad: ask again, with the changed scratchpad.
                 Err(error) if error.kind() == ErrorKind::Conflict && asks_agent && calls_made < CLOSING_CALLS_MAX => {}
                 Err(error) if error.kind() == ErrorKind::Usage && close.closing.is_some() => {
                     // The answer is invalid. Record how the run ended without it.

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Maximum characters of output that are recorded for one run.
-pub const OUTPUT_CHARACTERS_MAX: usize = 1_000_000;
+pub const OUTPUT_TOKENS_MAX: usize = 1_000_000;
 /// Output over the limit is dropped, except for this many bytes at its end.
 const TAIL_BYTES: usize = 4_000;
 /// Bytes after which a chunk is complete.
@@ -35,7 +35,7 @@ impl Default for OutputBuffer {
         Self {
             bytes: Vec::new(),
             since: None,
-            left: OUTPUT_CHARACTERS_MAX,
+            left: OUTPUT_TOKENS_MAX,
             is_cut: false,
             tail: Vec::new(),
             dropped_bytes: 0,
@@ -105,7 +105,7 @@ impl OutputBuffer {
             self.push_tail(beyond.as_bytes());
             self.push_tail(later);
             text = text.chars().take(self.left).collect();
-            text.push_str(&format!("\n[output cut at {OUTPUT_CHARACTERS_MAX} characters]\n"));
+            text.push_str(&format!("\n[output cut at {OUTPUT_TOKENS_MAX} characters]\n"));
             self.is_cut = true;
             self.bytes.clear();
             self.since = None;
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn output_over_the_limit_is_cut_with_a_note() {
         let mut buffer = OutputBuffer::default();
-        for _ in 0..OUTPUT_CHARACTERS_MAX / 1_000 + 5 {
+        for _ in 0..OUTPUT_TOKENS_MAX / 1_000 + 5 {
             buffer.push(&[b'x'; 1_000]);
             buffer.take_text(false);
         }
@@ -167,6 +167,6 @@ mod tests {
         let rest = buffer.take_rest().unwrap();
         assert!(rest.starts_with("[1015 bytes left out]\nxxx") && rest.ends_with("xxx日本: the end"), "{rest}");
         let text = buffer.into_text();
-        assert_eq!(text[OUTPUT_CHARACTERS_MAX..], format!("\n[output cut at 1000000 characters]\n{rest}"));
+        assert_eq!(text[OUTPUT_TOKENS_MAX..], format!("\n[output cut at 1000000 characters]\n{rest}"));
     }
 }

@@ -1,6 +1,7 @@
 //! The pages and actions an agent works with, as the server answers them.
 
-/// The pages and actions an agent works with. The server implements it, so that agents see the same pages as over HTTP.
+/// The pages and actions an agent works with. The server implements this trait, so that agents see the same pages as
+/// over HTTP.
 pub trait Pages: Send + Sync {
     /// Reads a page as Markdown. The path may contain a query.
     fn get(&self, token: &str, path: &str) -> PageResponse;

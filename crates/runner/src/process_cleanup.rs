@@ -1,6 +1,6 @@
-//! Ends the processes that a script leaves behind. They are found by their process group, by the run in their
-//! environment, and by their ancestors. A process that runs scripts adopts orphans among its descendants, so that even
-//! a process that changes its group and environment is found.
+//! Ends the processes that a script leaves behind. Finds them by their process group, by the run in their environment,
+//! and by their ancestors. The worker and the supervisor adopt orphans among their descendants, so that they find even
+//! processes that changed both their group and their environment.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -26,7 +26,7 @@ pub fn kill_processes_of_run(run: &str) {
 pub fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     {
-        // If the kernel does not support this, only groups and environments find processes.
+        // If the kernel does not support this, processes are found only by group and environment.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
 }
@@ -81,7 +81,7 @@ mod tree {
             let Some(id) = Pid::from_raw(process.id) else { continue };
             if process.is_dead {
                 if process.parent == own {
-                    // Nothing else waits for an adopted orphan: without this it stays a zombie.
+                    // Nothing else waits for an adopted orphan: without this call it stays a zombie.
                     let _ = waitpid(Some(id), WaitOptions::NOHANG);
                 }
             } else if kill_process(id, Signal::KILL).is_ok() {

@@ -27,9 +27,9 @@ use crate::{
 const DEFAULT_SHELL: &str = "sh";
 /// The interval at which a job checks whether it must stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Chunks of output that may arrive after the script has ended: those in the channel and in the pipe.
+/// Maximum number of chunks of output that are read after the script has ended: those in the channel and in the pipe.
 const LAST_CHUNKS_MAX: usize = 64;
-/// Characters of output at the end of an error.
+/// Maximum number of characters of output at the end of an error.
 const ERROR_TAIL_CHARS: usize = 500;
 
 #[derive(Debug)]
@@ -151,7 +151,7 @@ fn wait_for_end(
         if let Some(chunk) = buffer.next_chunk(Instant::now()) {
             write(&chunk);
         }
-        // Writing may have taken long.
+        // Read the clock again, because writing may have taken long.
         let now = Instant::now();
         if stop_cause.is_none() {
             stop_cause = match control.requested() {

@@ -79,7 +79,7 @@ pub enum WorkerMessage {
 pub enum JobOutcome {
     Completed,
     Failed,
-    /// Also a job that finished its work before it noticed the cancellation.
+    /// Includes a job that finished its work before it noticed the cancellation.
     Cancelled,
     Released,
     /// Released, because the model or client of its agent is unavailable here.
@@ -145,7 +145,7 @@ pub fn work(
     work_on(Vec::new(), core, context, settings, channel, on_event)
 }
 
-/// Runs a worker that first executes items taken by the caller. With a concurrency of 0 it takes no others.
+/// Runs a worker that first executes items taken by the caller. With a concurrency of 0 it takes no further items.
 pub fn work_on(
     taken: Vec<TakenItem>,
     core: &Core,
@@ -215,8 +215,8 @@ fn forward_notifications(core: &Core, sender: Sender<WorkerMessage>, worker: Wea
             if let Ok(mut listener) = Listener::connect(&url) {
                 loop {
                     let notified = listener.wait(QUEUE_POLL_INTERVAL);
-                    // A timeout needs no message: the worker polls by itself. A lost connection does, because
-                    // notifications may have been lost with it.
+                    // A timeout needs no message, because the worker polls by itself. A lost connection needs a
+                    // message, because notifications may have been lost.
                     let should_notify = !matches!(notified, Ok(false));
                     if worker.strong_count() == 0
                         || (should_notify && sender.send(WorkerMessage::QueueChanged).is_err())
@@ -292,7 +292,8 @@ impl<'a> Worker<'a> {
                 unassigned: served.unassigned,
             };
             let taken = match self.try_database(|worker| worker.core.execute(worker.context, &take)) {
-                // The agent may have been archived since the list was loaded. Reload it, and serve the others.
+                // The agent may have been archived since the list was loaded. Reload the list, and serve the other
+                // agents.
                 Err(_) if self.settings.selection == AgentSelection::Everyone && served.agent.is_some() => {
                     self.agents_checked_at = None;
                     None
@@ -367,8 +368,8 @@ impl<'a> Worker<'a> {
                 }
                 Ok(Some(done))
             }
-            // A full or read-only disk is an error at the first take, because it is probably a wrong setting. Later it
-            // is retried, because space may be freed.
+            // At the first take, a full or read-only disk is an error, because the settings are probably wrong. Later
+            // takes are retried, because space may be freed.
             Err(error)
                 if (error.is_transient() && (self.tally.taken > 0 || !error.is_full_or_read_only()))
                     || (error.is_login_rejected() && self.has_connected) =>
@@ -471,7 +472,7 @@ impl<'a> Worker<'a> {
         self.check_cancelled()
     }
 
-    /// Asks jobs to stop whose run was cancelled or has ended.
+    /// Asks the jobs whose run was cancelled or has ended to stop.
     fn check_cancelled(&mut self) -> trackway_actions::Result<()> {
         self.cancel_checked_at = Instant::now();
         if self.jobs.is_empty() {

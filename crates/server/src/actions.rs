@@ -86,7 +86,7 @@ pub fn perform(
 ) -> Result<Reply, Problem> {
     let offer = find_offer(site, context, page_ref, name)?;
     let mut input = parse_input(request, offer.action, EmptyText::ClearsCurrent(&offer.current))?;
-    // The name in the path also identifies the thing of the page.
+    // The input may identify the thing as the path does, for example by name, although the preset is the id.
     let is_same_thing =
         |other: &Value| matches!(page_ref, PageRef::Detail(_, reference) if other == reference.as_str());
     for (field, value) in &offer.preset {
@@ -127,7 +127,7 @@ fn rows_with_token(data: &Value) -> Vec<&Value> {
     rows.iter().filter(|row| row.get("token").is_some_and(Value::is_string)).collect()
 }
 
-/// The page that a browser is redirected to after an action.
+/// The page to which a browser is redirected after an action without `?then=`.
 fn default_redirect(page_ref: &PageRef, action: &ActionEntry, data: &Value) -> String {
     let noun = nouns::by_name(action.command.0);
     match (page_ref, noun) {
@@ -141,7 +141,7 @@ fn default_redirect(page_ref: &PageRef, action: &ActionEntry, data: &Value) -> S
     }
 }
 
-/// Executes an action. With `?dry_run=true` it is rolled back, and only its result is shown.
+/// Executes an action. With `?dry_run=true`, rolls the action back after computing the result.
 pub fn execute(
     site: &Site,
     context: &Context,
@@ -159,13 +159,13 @@ pub fn execute(
     Ok(data)
 }
 
-/// The page on this server that the request wants a browser to be redirected to.
+/// The page to which `?then=` redirects a browser. None if it is not on this server.
 fn requested_redirect(query: &str) -> Option<String> {
     let (_, path) = input::pairs(query).find(|(name, _)| name == "then")?;
     login::is_local_path(&path).then_some(path)
 }
 
-/// Reads `dry_run` from the query. The query of an action has no other parameter than `dry_run` and `then`.
+/// Reads `dry_run` from the query. Rejects all parameters except `dry_run` and `then`.
 fn is_dry_run(query: &str) -> Result<bool, Problem> {
     let mut is_dry_run = false;
     for (name, value) in input::pairs(query) {
@@ -231,8 +231,7 @@ pub fn unknown_action(name: &str, valid: impl Iterator<Item = &'static ActionEnt
     Problem::new(StatusCode::NOT_FOUND, "not_found", format!("unknown action {name:?}")).hint(hint)
 }
 
-/// Finds an action of a page by its name. An action that exists but that the caller may not execute is denied with 403,
-/// not hidden with 404.
+/// Finds an action of a page by its name. If the caller may not execute the action, answers with 403, not 404.
 fn find_offer(site: &Site, context: &Context, page_ref: &PageRef, name: &str) -> Result<Offer, Problem> {
     let (data, caller) = load_page_subject(site, context, page_ref)?;
     let mut offers = offers::on_page(page_ref, &data, context.run);

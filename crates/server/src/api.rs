@@ -39,7 +39,7 @@ pub fn answer_view(site: &Site, context: &Context, path: &str, query: &str) -> R
     Ok(json_response(&document))
 }
 
-/// The serialised `OpenAPI` document. It never changes, and generating it is slow.
+/// The serialised `OpenAPI` document. It is generated once, because generating it is slow.
 pub static OPENAPI: LazyLock<String> = LazyLock::new(|| openapi().to_string());
 
 /// Generates the `OpenAPI` 3.1 document.

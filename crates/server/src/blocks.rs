@@ -136,7 +136,7 @@ fn text_cell(key: &str, text: &str, noun: Option<&Noun>) -> Cell {
     Cell::Text(text.to_owned())
 }
 
-/// A list of things as a table. Without `columns`, takes those of the first row.
+/// A list of things as a table. If `columns` is empty, the fields of the first row become the columns.
 pub fn table(rows: &[Value], columns: &[&str], noun: Option<&Noun>, empty_text: &str) -> Block {
     let column_names: Vec<String> = if columns.is_empty() {
         let first = rows.first().and_then(Value::as_object);
@@ -256,8 +256,8 @@ fn nested_noun(key: &str) -> &str {
     if key == "comments" { "note" } else { key.trim_end_matches('s') }
 }
 
-/// The columns of the table for a list field. Empty means the first columns of the data, unless these would leave out
-/// the author.
+/// The columns of the table for a list field. Empty means the first columns of the data. Lists whose first columns
+/// would leave out the author need an entry here.
 pub fn nested_columns(key: &str) -> &'static [&'static str] {
     match key {
         "comments" => &["id", "title", "body", "author", "run_id", "updated_at"],
@@ -266,7 +266,7 @@ pub fn nested_columns(key: &str) -> &'static [&'static str] {
     }
 }
 
-/// True if a field tells a reader no more than another field of the row, or only matters to programs.
+/// True if readers do not need a field: another field of the row says the same, or only programs use it.
 fn is_redundant(row: &Map<String, Value>, key: &str) -> bool {
     let has_name_field = key.strip_suffix("_id").is_some_and(|name| row.contains_key(name));
     has_name_field

@@ -28,7 +28,8 @@ pub fn split_port(host: &str) -> Option<(&str, &str)> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialSource {
     Bearer,
-    /// Browsers attach cookies to requests of any page, so a write also needs a matching origin.
+    /// Browsers may attach the cookie to requests from pages of other origins, so a write must also come from this
+    /// origin.
     Cookie,
 }
 

@@ -26,8 +26,8 @@ impl Format {
         Self::EXTENSIONS.iter().find_map(|(extension, format)| Some((path.strip_suffix(extension)?, *format)))
     }
 
-    /// The preferred format of the `Accept` header. Without a preference, it is Markdown, because agents and `curl`
-    /// express none.
+    /// The format that the `Accept` header prefers. Without a preference, Markdown, because agents and `curl` state
+    /// none.
     pub fn of_accept(headers: &HeaderMap) -> Self {
         let ranges =
             headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));

@@ -22,8 +22,8 @@ use crate::{
 const TEXT_MAX: usize = 20_000;
 /// A fact longer than this many bytes is two columns wide.
 const LONG_FACT: usize = 36;
-/// Maximum size of a form on the page of a thing, in bytes. A larger one, which is prefilled with long texts, gets a
-/// page of its own.
+/// Maximum size of a form on the page of a thing, in bytes. A larger form, prefilled with long texts, gets a page of
+/// its own.
 const FORM_MAX: usize = 8_000;
 /// Space for the head, the navigation and the footer of a page, in bytes.
 const LAYOUT_SIZE: usize = 4_000;
@@ -394,7 +394,7 @@ fn format_number(number: &str) -> String {
     match number.parse::<i64>() {
         Ok(whole) if whole.abs() >= 1_000 => group_digits(whole),
         Ok(_) => number.to_owned(),
-        // Costs are sums of floating-point numbers, in which more digits than a hundredth of a cent are noise.
+        // Costs are sums of floating-point numbers. Digits below a hundredth of a cent are rounding errors.
         Err(_) => match number.parse::<f64>() {
             Ok(fraction) if number.split('.').nth(1).is_some_and(|digits| digits.len() > 4) => format!("{fraction:.4}"),
             _ => number.to_owned(),
@@ -420,7 +420,7 @@ fn status_class(status: &str) -> &'static str {
     }
 }
 
-/// One form per action. People get no forms for actions with which a run reports about itself.
+/// One form per action. Actions that a run executes about itself get no form, because they are meant for agents.
 fn forms(offers: &[Offer], path: &str) -> String {
     let forms: String = offers
         .iter()
@@ -508,7 +508,7 @@ fn field(
     };
     let description = field.get("description").and_then(Value::as_str).unwrap_or_default();
     let label = format!("<span>{}</span><small>{}</small>", escape(&name.replace('_', " ")), escape(description));
-    // The content may be empty, which clears it.
+    // An empty `content` is allowed. It clears the stored text.
     let required = if is_required && name != "content" { " required" } else { "" };
     let value_attribute = if text.is_empty() { String::new() } else { format!(" value=\"{}\"", escape(&text)) };
     let name = escape(name);

@@ -55,13 +55,12 @@ pub fn field_type(field: &Value) -> FieldType {
     }
 }
 
-/// The treatment of a field whose text is empty.
+/// How to treat a field with an empty text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EmptyText<'a> {
-    /// Like a missing field: a form sends all its fields, also those that nobody filled in.
+    /// Like a missing field, because a form also sends the fields that nobody filled in.
     Omitted,
-    /// Like a missing field, except for the fields that the form was prefilled with. An empty one of those clears the
-    /// stored value.
+    /// Clears the stored value if the form was prefilled with one. Otherwise like a missing field.
     ClearsCurrent(&'a Map<String, Value>),
     /// The empty string itself. An error if the field does not allow it.
     Literal,
@@ -199,7 +198,7 @@ pub fn allowed_values(field: &Value, schema: &schemars::Schema) -> Option<Vec<St
         Some(reference) => schema.get("$defs")?.get(reference.strip_prefix("#/$defs/")?)?,
         None => field,
     };
-    // Schemars puts documented enum values into `oneOf`, one by one, and the others into one `enum`.
+    // Schemars puts each documented enum value into an entry of `oneOf`, and all undocumented values into one `enum`.
     let parts = match defined.get("oneOf").and_then(Value::as_array) {
         Some(parts) => parts.iter().collect(),
         None => vec![defined],

@@ -1,4 +1,5 @@
-//! Live events: polls the event log twice a second for each tenant with subscribers, however many there are.
+//! Live events: polls the event log of each tenant with subscribers twice a second. All subscribers of a tenant share
+//! these polls.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -32,14 +33,15 @@ use crate::{
 
 /// Interval at which the log is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Number of newest events that are compared. On PostgreSQL, transactions can commit in another order than their
-/// positions, so the newest position alone does not show what is new.
+/// Number of newest events whose positions a poll compares with the previous poll. On PostgreSQL, an event can become
+/// visible after an event with a higher position, so the highest position alone does not show all new events.
 const COMPARED_EVENTS: i64 = 200;
-/// Maximum number of events in one update. Older ones are cut.
+/// Maximum number of events in one update. Older events are left out.
 const UPDATE_EVENTS_MAX: usize = 50;
 /// Interval at which an idle stream checks that its token is still valid.
 const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// Number of updates buffered for a slow subscriber. One that falls further behind learns that it missed some.
+/// Number of updates buffered for a slow subscriber. A subscriber that falls further behind is told that it missed
+/// events.
 const BUFFERED_UPDATES: usize = 16;
 
 /// An event of the log, as it is sent to subscribers.
@@ -50,8 +52,8 @@ pub struct LiveEvent {
     pub kind: Kind,
     pub id: Uuid,
     pub at: Time,
-    /// The run in which the event happened or which it is about, and that run's parent, task, agent, session and queue
-    /// item.
+    /// The ids of the run that the event is about, or in which it happened, and of the run's parent, task, agent,
+    /// session and queue item.
     pub within: Vec<Uuid>,
 }
 
@@ -122,8 +124,8 @@ impl Live {
         let tenant = context.await.map_err(Problem::task_failed)??.tenant;
         let token_check = self.token_check(token);
         let (position, updates) = self.subscribe(tenant).await?;
-        // The first update tells the client that the stream is open. A reconnecting client receives the events it
-        // missed in it.
+        // The first update tells the client that the stream is open. For a reconnecting client, it contains the missed
+        // events.
         let first = match last_event_id {
             None => LiveUpdate::new(position, Vec::new(), false),
             Some(last) => self.missed_events(tenant, last, position).await?,
@@ -140,7 +142,7 @@ impl Live {
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
     }
 
-    /// The events after the last one that a reconnecting client received.
+    /// The events that a reconnecting client missed. `last` is the position up to which it received events.
     async fn missed_events(&self, tenant: TenantId, last: Option<i64>, position: i64) -> Result<LiveUpdate, Problem> {
         // The id is not from this log, so it is unknown which events the client missed.
         let Some(last) = last.filter(|last| (0..=position).contains(last)) else {
@@ -300,8 +302,8 @@ async fn poll_log(live: Live, tenant: TenantId) {
     }
 }
 
-/// The newest events, if their positions differ from the known ones. Compares the maximum and the sum of the positions,
-/// which needs only one row.
+/// The newest events, if their positions differ from the known ones. Compares only the maximum and the sum of the
+/// positions, because their query returns a single row.
 fn newest_if_changed(site: &Site, tenant: TenantId, known: &BTreeSet<i64>) -> Result<Option<Vec<LiveEvent>>, Problem> {
     let fingerprint = event::log_fingerprint(&mut site.core.store().read(tenant)?, COMPARED_EVENTS)?;
     let (newest_known, known_sum) = (known.last().copied().unwrap_or(0), known.iter().sum::<i64>());

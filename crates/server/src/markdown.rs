@@ -39,7 +39,7 @@ pub fn page(page: &Page) -> String {
 
 /// The content of a page, without front matter and actions.
 pub fn body(page: &Page) -> String {
-    // Texts are complete in Markdown, because HTML pages that cut a text link to it.
+    // Texts are complete in Markdown, because the cut texts of HTML pages link to the Markdown page.
     let is_text = |block: &&Block| matches!(block, Block::Text { .. });
     let render = |block: &Block, _: usize| {
         let mut out = format!("\n{}", self::block(block));

@@ -13,7 +13,7 @@ pub struct Noun {
     /// The verb of the view that lists the things. None: there is no list.
     pub list_verb: Option<&'static str>,
     /// Actions of other nouns that the page of one thing offers. The second text is the parameter that the page sets to
-    /// this thing, or empty if there is none.
+    /// this thing. Empty: the page sets none.
     pub related_actions: &'static [(&'static str, &'static str)],
     /// Nouns whose lists are shown on the page of one thing, with the list parameter that filters by this thing.
     pub nested_lists: &'static [(&'static str, &'static str)],

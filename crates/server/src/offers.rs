@@ -162,7 +162,7 @@ fn identifying_field(noun: &Noun, action: &ActionEntry) -> Option<&'static str> 
     if fields.contains_key(noun.noun) {
         return Some(noun.noun);
     }
-    // `set_task` identifies a task by `variant`, and an action on a replacement by its newer task.
+    // `set_task` identifies a task by `variant`. Actions on a replacement identify it by `new`, the newer task.
     let candidates = IDENTIFYING_FIELDS.iter().chain(&["variant", "new"]);
     candidates.copied().find(|field| fields.contains_key(*field))
 }
@@ -224,7 +224,7 @@ fn decision_options(data: &Value) -> Vec<(&'static str, Vec<String>)> {
     if options.is_empty() { Vec::new() } else { vec![("option", options)] }
 }
 
-/// Fills in the caller's run, in actions with which a run reports about itself.
+/// Fills in the caller's run in actions that a run executes about itself.
 fn preset_run(action: &ActionEntry, run: Option<Id<kind::Run>>) -> Map<String, Value> {
     let is_about_own_run = capability::class_of(action.capability) == Some(CapabilityClass::OwnRun);
     match run {

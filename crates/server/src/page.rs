@@ -223,7 +223,7 @@ pub struct Version {
     pub completed_runs: i64,
     pub running_runs: i64,
     pub total_runs: i64,
-    /// True if only the newest runs were counted, because there are too many.
+    /// True if the version has too many runs, so that only the newest were counted.
     pub newest_only: bool,
 }
 

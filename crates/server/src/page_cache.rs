@@ -18,8 +18,9 @@ pub type RenderedPage = http::Response<Bytes>;
 
 /// Maximum age of a cached page. Pages also depend on the clock: they show times, and tokens expire.
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// Maximum number of cached pages, and the maximum size of one.
+/// Maximum number of cached pages.
 const PAGES_MAX: usize = 256;
+/// Maximum size of a cached page, in bytes.
 const BYTES_MAX: usize = 100_000;
 
 /// Identifies a cached page. The token is part of the key, because pages depend on the caller.

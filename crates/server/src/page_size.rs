@@ -13,7 +13,7 @@ use crate::{
 pub const PAGE_MAX: usize = 95_000;
 /// Maximum number of rows of a list or nodes of a tree. Nobody reads more on one page.
 const ITEMS_MAX: usize = 100;
-/// Lengths, in characters, to which the texts of a block are cut, one after the other, until the block fits.
+/// Maximum lengths of the texts in a block, in characters. They are tried in this order until the block fits.
 const TEXT_LENGTHS: &[usize] = &[1_000, 500, 250, 120, 60, 30, 15];
 /// Maximum number of values in one cell of a block that is too large.
 const CELL_VALUES_MAX: usize = 5;
@@ -159,7 +159,7 @@ fn cut_texts(block: &mut Block, max: usize) {
         Block::Board(board) => {
             for stickie in board.columns.iter_mut().flat_map(|column| &mut column.stickies) {
                 shorten(&mut stickie.title);
-                // Title and note matter more than labels and code, which go first.
+                // Title and note matter more than labels and code, so labels and code are dropped first.
                 stickie.labels.truncate(max / 60);
                 stickie.code.take_if(|_| max < 60);
                 stickie.note.iter_mut().chain(&mut stickie.code).chain(&mut stickie.labels).for_each(shorten);

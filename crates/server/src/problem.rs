@@ -51,7 +51,7 @@ impl Problem {
         self
     }
 
-    /// Adds a hint to the list of existing things, if the requested one was not found.
+    /// If the requested thing was not found, adds a hint that names the list of existing things.
     #[must_use]
     pub fn suggest_list(mut self, noun: &Noun) -> Self {
         if self.status == StatusCode::NOT_FOUND && self.hint.is_none() && noun.list_verb.is_some() {

@@ -19,7 +19,7 @@ pub fn render(sentence: &Sentence) -> String {
     sentence.parts().iter().map(part).collect()
 }
 
-/// Renders a command as an action or a view. If it is neither, only the command line has it, and it stays as it is.
+/// Renders a command as an action or a view. A command that only the command line offers stays unchanged.
 fn render_command(command: &Command) -> String {
     if let Some(action) = ACTIONS.iter().find(|action| matches_command(command, action.command, action.alias)) {
         render_action(action, command)

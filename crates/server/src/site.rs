@@ -141,7 +141,7 @@ impl Site {
         }
     }
 
-    /// Returns the cached response if it is still valid. This occupies no blocking thread per request.
+    /// Returns the cached response if it is still valid. Concurrent requests need at most one blocking thread together.
     pub async fn cached_response(&self, request: &SiteRequest) -> Option<Response> {
         let key = Self::cache_key(request, Format::of_accept(&request.headers))
             .filter(|key| self.page_cache.contains(key))?;

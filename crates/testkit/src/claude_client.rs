@@ -26,8 +26,8 @@ use crate::{
 /// Environment variable with the versions to test, separated by spaces. `./test --all` sets more than the default.
 const VERSIONS_VARIABLE: &str = "TRACKWAY_TEST_CLIENT_VERSIONS";
 
-/// A version whose spawn tool is called Agent and which writes a transcript per subagent, and an older version without
-/// either.
+/// The newer version calls its spawn tool Agent and writes a transcript for each subagent. The older version does
+/// neither.
 const DEFAULT_VERSIONS: &str = "2.1.197 1.0.128";
 
 /// Environment variable with the folder of the installed clients, `~/.cache/trackway-test/claude-code` by default.
@@ -38,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 /// The tools that the client may use without permission.
 const ALLOWED_TOOLS: &str = "Write,Edit,Bash,Task,Agent";
 
-/// Disables everything that needs a network, and the refusal to run as root.
+/// Disables everything that needs a network. `IS_SANDBOX` allows the client to run as root.
 const CLIENT_ENVIRONMENT: [(&str, &str); 6] = [
     ("TERM", "dumb"),
     ("IS_SANDBOX", "1"),
@@ -54,7 +54,8 @@ pub fn versions() -> Vec<String> {
     versions.as_deref().unwrap_or(DEFAULT_VERSIONS).split_whitespace().map(str::to_owned).collect()
 }
 
-/// The tool with which the client that sent a request starts subagents. Its name is Task before version 2.1.63.
+/// The name of the tool that starts subagents in the client that sent this request. Before version 2.1.63 of the
+/// client, the name is Task.
 pub(crate) fn spawn_tool(request: &Value) -> &'static str {
     let is_offered =
         |name| request["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == name));
@@ -166,7 +167,7 @@ fn install(version: &str, clients: &Path, install_folder: &Path) {
     }
 }
 
-/// The npm package with the native client for this machine. Some versions have none.
+/// The npm package with the native client for this machine. Some versions have no native client.
 fn native_package() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "x64",
@@ -233,7 +234,8 @@ impl ClientCall<'_> {
         command.arg("--requests").arg(&requests).arg("--").args(&self.client.command).arg("-p");
         match self.later_prompts {
             None => command.args([&self.scenario.prompt, "--output-format", "json"]),
-            // The client accepts a stream of prompts only if it prints a stream, and that requires --verbose.
+            // The client accepts a stream of prompts only if it prints a stream, and printing a stream requires
+            // --verbose.
             Some(_) => command.args("--verbose --input-format stream-json --output-format stream-json".split(' ')),
         };
         command.args(["--allowedTools", ALLOWED_TOOLS, "--permission-mode", "acceptEdits"]);
@@ -286,8 +288,8 @@ fn create_call_folder(home: &Path) -> (usize, PathBuf) {
     unreachable!("there is always one more number")
 }
 
-/// A command for the `scripted-model` program in its own namespaces: the only network is loopback, and all processes
-/// end with the first one. The first process ends with the thread that started it, so that a killed test leaves no
+/// A command for the `scripted-model` program in new namespaces. The only network there is loopback. The program ends
+/// with the thread that started it, and all processes in the namespace end with the program. So a killed test leaves no
 /// processes behind.
 pub fn isolated_command() -> Command {
     let mut command = Command::new("setpriv");
@@ -337,7 +339,7 @@ impl RunningClient {
         let content = json!([{ "type": "text", "text": prompt }]);
         let line = json!({ "type": "user", "message": { "role": "user", "content": content } });
         let stdin = self.stdin.as_mut().expect("standard input is open");
-        // Ignore errors: the write fails only if the client has exited, which its exit status shows.
+        // Ignore errors: the write fails only if the client has exited, and the test sees the exit status.
         let _ = writeln!(stdin, "{line}");
     }
 

@@ -1,5 +1,5 @@
-//! Executes commands as typed, in this process. Tests in `crates/cli` use processes for what only the program does:
-//! output, files, exit codes and standard input.
+//! Executes command lines in the process of the test. The tests in `crates/cli` start the program instead, because they
+//! test its output, files, exit codes and standard input.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;

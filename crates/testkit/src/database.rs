@@ -78,7 +78,8 @@ static POSTGRES_TEMPLATE: LazyLock<String> = LazyLock::new(|| {
     let server = server();
     let name = format!("trackway_template_{:016x}", hash_of_migrations());
     let mut connection = Connection::postgres(&server).unwrap();
-    // Another test binary may create it at the same time. The lock is released when the connection closes.
+    // The lock excludes other test binaries that create the template at the same time. Closing the connection releases
+    // the lock.
     connection.batch("select pg_advisory_lock(1)").unwrap();
     let (found,) = connection
         .query::<(i64,)>("select count(*) from pg_database where datname = ?1", params![name])

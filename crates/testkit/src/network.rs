@@ -22,7 +22,7 @@ pub struct Network {
 struct Machine(Child);
 
 impl Network {
-    /// Creates a network of machines numbered from 1. Returns none without root, which in CI fails the test.
+    /// Creates a network of machines numbered from 1. Without root, returns none, or panics in CI.
     pub fn create(machines: u8) -> Option<Self> {
         if fs::metadata("/proc/self").unwrap().uid() != 0 {
             assert!(std::env::var_os("CI").is_none(), "missing prerequisite: a network of machines needs root");

@@ -6,8 +6,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Writes an executable file. A separate process writes it: other tests fork at any time, and a fork of this process
-/// would inherit the descriptor that is open for writing, so that executing the file fails with "Text file busy".
+/// Writes an executable file in a separate process. If this process wrote the file, a fork by another test could
+/// inherit the descriptor that is open for writing. Executing the file would then fail with "Text file busy".
 pub fn write_program(path: &Path, text: &str) {
     let mut install = Command::new("install");
     install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
@@ -16,7 +16,7 @@ pub fn write_program(path: &Path, text: &str) {
     assert!(install.wait().unwrap().success(), "cannot write {}", path.display());
 }
 
-/// Copies an executable file. A separate process copies it, for the reason given at [`write_program`].
+/// Copies an executable file in a separate process, for the same reason as [`write_program`].
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status().unwrap();
     assert!(status.success(), "cannot copy {}", from.display());

@@ -18,7 +18,7 @@ use crate::network::Network;
 pub struct CrashingServer {
     pub url: String,
     folder: TempDir,
-    /// Program and arguments that start the server's programs, such as `nsenter`.
+    /// A program, such as `nsenter`, and its arguments. It starts the programs of the server.
     wrapper: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl CrashingServer {
         self.control("crash");
     }
 
-    /// Makes the server also listen at 127.0.0.1, and returns that URL. This crashes and restarts the server.
+    /// Crashes and restarts the server, so that it also listens at 127.0.0.1. Returns the URL for this address.
     pub fn listen(&self) -> String {
         let mut settings =
             OpenOptions::new().append(true).open(self.folder.path().join("data/postgresql.conf")).unwrap();

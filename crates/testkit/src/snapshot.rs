@@ -1,4 +1,4 @@
-//! All rows of a tenant, for tests that must not change anything.
+//! All rows of a tenant, for tests that assert that nothing has changed.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl Snapshot {
         Self { context: context.clone(), rows }
     }
 
-    /// The rows that were added, removed or changed since.
+    /// The rows that were added, removed or changed since the snapshot.
     pub fn changes(&self, core: &Core) -> Vec<String> {
         let now = Self::take(core, &self.context);
         let removed = self.rows.difference(&now.rows).map(|row| format!("- {row}"));

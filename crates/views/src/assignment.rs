@@ -14,7 +14,8 @@ row! {
         title: Option<String>,
         script: Option<String>,
         shell: Option<String>,
-        /// From the queue item, the task or the agent, in this order. `None` if unset, or if the nearest value is 0.
+        /// The first value that is set, in the order queue item, task, agent. `None` if none is set, or if the value is
+        /// 0.
         timeout: Option<Duration>,
         directory: Option<String>,
         workspace: Option<String>,
@@ -48,7 +49,7 @@ row! {
         end_of_run: bool,
         spend_limit: Option<f64>,
         max_steps: i64,
-        /// The limit of steps, if the queue item, the task or the agent sets one.
+        /// The maximum number of steps that the queue item, the task or the agent sets.
         step_limit: Option<i64>,
     }
 }
@@ -177,7 +178,8 @@ impl SkippedItems {
 }
 
 /// Whether a take may find an item: one that is ready, due, or running with an expired lease. This query is cheaper
-/// than the transaction of a take. A heartbeat in the future, which follows a change of the clock, counts as expired.
+/// than the transaction of a take. A lease counts as expired if its last heartbeat is in the future, because then the
+/// clock was set back.
 pub fn has_takeable_items(read: &mut Reader<'_>, now: Time) -> Result<bool> {
     let found = read.one::<(bool,)>(
         "select exists (select 1 from queue_items where tenant_id = ?1 and status = 'ready')

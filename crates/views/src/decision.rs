@@ -35,7 +35,7 @@ row! {
     }
 }
 
-/// The oldest votes of a decision are shown, at most this many. The results count all votes.
+/// Maximum number of votes that are shown, oldest first. The results count all votes.
 const VOTES_MAX: i64 = 1_000;
 
 /// A decision with its results and votes.

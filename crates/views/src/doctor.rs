@@ -6,7 +6,7 @@ use trackway_store::{Reader, Result, params};
 /// Session id, transcript path and time of the last hook event.
 pub type SessionHookStatus = (String, Option<String>, Option<Time>);
 
-/// Counts running queue items whose leases expired before a time and that no worker has returned to the queue.
+/// Counts running queue items whose leases expired before a time. Workers should have returned them to the queue.
 pub fn count_expired_leases(read: &mut Reader<'_>, before: Time) -> Result<i64> {
     read.count(
         "select count(*) from queue_items where tenant_id = ?1 and status = 'running' and lease_expires < ?2",
@@ -33,7 +33,7 @@ pub fn is_session_recorded(read: &mut Reader<'_>, client: &str, session: &str) -
     Ok(read.count(sql, params![session, client])? > 0)
 }
 
-/// Counts finished spawns of a period that did not fail and yet have no matched agent.
+/// Counts spawns of a period that finished without an error but have no matched subagent.
 pub fn count_unmatched_spawns(read: &mut Reader<'_>, from: Time, until: Time) -> Result<i64> {
     read.count(
         "select count(*) from task_spawns where tenant_id = ?1 and matched_agent_id is null and error is null and status is not null and created_at between ?2 and ?3",

@@ -90,7 +90,7 @@ row! {
 }
 
 /// A cheap fingerprint of the newest events: the highest position and the sum of the newest positions. It changes when
-/// an event is added or removed among them.
+/// one of the newest events is added or removed.
 pub fn log_fingerprint(read: &mut Reader<'_>, newest: i64) -> Result<Option<(Option<i64>, Option<i64>)>> {
     read.one(
         "select max(position), cast(sum(position) as bigint) from (select position from events where tenant_id = ?1 order by position desc limit ?2) e",

@@ -18,7 +18,7 @@ use trackway_domain::{
 use trackway_store::{Reader, Result, params, registry::Entry};
 use uuid::Uuid;
 
-/// At most this many changes of a file are searched for the origin of a line, newest first.
+/// Maximum number of changes of a file that are searched for the origin of a line, newest first.
 const CHANGES_MAX: i64 = 1_000;
 
 /// A file in the database, and its path on disk.
@@ -96,7 +96,7 @@ fn main_work_tree(root: &Path) -> Option<PathBuf> {
     work_tree::main_work_tree(root, &fs::read_to_string(git).ok()?)
 }
 
-/// The run that last created the file. If the file existed before any run, the run that last changed it.
+/// The run that last created the file. If no run created the file, the run that last changed it.
 pub fn creating_run(read: &mut Reader<'_>, file: Uuid) -> Result<Option<Id<kind::Run>>> {
     let mut newest = |which: &str| {
         read.one::<(Id<kind::Run>,)>(
@@ -113,7 +113,7 @@ pub fn creating_run(read: &mut Reader<'_>, file: Uuid) -> Result<Option<Id<kind:
     Ok(made.map(|(run,)| run))
 }
 
-/// The newest commit by a run that contains the file, and that run.
+/// The newest recorded commit that contains the file, and the run that committed.
 pub fn newest_commit(read: &mut Reader<'_>, file: Uuid) -> Result<Option<(Entry, Id<kind::Run>)>> {
     let found = read.one::<(Uuid, Id<kind::Run>)>(
         "select c.id, u.run_id from commit_files f join commits c on c.id = f.commit_id
@@ -179,7 +179,7 @@ pub fn trace_line(read: &mut Reader<'_>, found: &RecordedFile, number: usize) ->
     Ok(TracedLine { text: text.to_owned(), writer: line_trace::trace_line(&content, number, &changes) })
 }
 
-/// The commit with this hash, or with a hash that begins so. The prefix has at least 7 digits.
+/// The commit with this hash or hash prefix. A prefix needs at least 7 digits.
 pub fn find_commit(read: &mut Reader<'_>, typed: &str) -> Result<Option<Entry>> {
     let hash = typed.to_ascii_lowercase();
     if !(7..=64).contains(&hash.len()) || !hash.chars().all(|digit| digit.is_ascii_hexdigit()) {

@@ -115,8 +115,8 @@ impl MessageFilter {
     }
 }
 
-// A message without a role or task of its own has those of its run. A message that is addressed to a task belongs to it, too,
-// and so do the messages of the task's other versions. A union of selects can use an index for each case.
+// A message without a role or task of its own gets the role or task of its run. The messages of a task include those
+// addressed to the task, and the messages of its other versions. Each select of a union can use its own index.
 const MESSAGES_OF_ROLE: &str = "select i.id from messages i where i.tenant_id = ?1 and i.role_id = {id} union all
     select i.id from runs r cross join messages i where i.tenant_id = ?1 and i.from_run_id = r.id
     and r.tenant_id = ?1 and r.role_id = {id} and i.role_id is null";
@@ -134,7 +134,7 @@ const LINEAGE: &str = "(select n.lineage_id from tasks n where n.tenant_id = ?1 
 /// finds the newest ones sooner.
 const FEW_MAX: i64 = 1_000;
 
-/// A filter by role or task, with the SQL condition that is faster for the number of its matches.
+/// A filter by role or task, with the SQL condition that is faster for its number of matches.
 #[derive(Debug, Clone)]
 struct IndexedCondition<K> {
     id: Id<K>,
@@ -237,8 +237,8 @@ fn find_handling(read: &mut Reader<'_>, message: &MessageRow) -> Result<Vec<Hand
     Ok(handled)
 }
 
-/// The condition on a status, as a literal. Nearly all messages have the status `ingested`, so a partial index covers
-/// the other statuses, and the planner uses it only for literals.
+/// The condition on a status. The status is a literal, because the planner uses a partial index only for literals. The
+/// index covers all statuses except `ingested`, which nearly all messages have.
 fn status_condition(status: MessageStatus) -> &'static str {
     match status {
         MessageStatus::Ingested => "m.status = 'ingested'",

@@ -127,7 +127,7 @@ pub struct ItemWithRuns {
     pub runs: Vec<ItemRun>,
 }
 
-/// The newest runs of an item are shown, at most this many.
+/// Maximum number of runs of an item that are shown, newest first.
 const RUNS_MAX: i64 = 20;
 
 impl View for GetItem {
@@ -322,7 +322,7 @@ fn count_due(read: &mut Reader<'_>, now: Time) -> Result<i64> {
     )
 }
 
-/// The number of completed and of cancelled items. These only grow, so each is counted up to `most`.
+/// The number of completed and of cancelled items. Both numbers only grow, so each is counted up to at most `most`.
 pub fn count_completed_and_cancelled(read: &mut Reader<'_>, most: i64) -> Result<Vec<(ItemStatus, i64)>> {
     read.query(
         "select status, count(*) from (select status from queue_items where tenant_id = ?1 and status = 'completed' limit ?2) done group by status

@@ -25,7 +25,7 @@ use crate::{
     view::View,
 };
 
-/// Tasks whose blockers one query looks up.
+/// Maximum number of tasks whose blockers one query looks up.
 const BLOCKERS_CHUNK: usize = 500;
 
 /// List the tasks that are ready to start, most urgent first, then oldest first

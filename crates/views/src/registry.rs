@@ -89,7 +89,8 @@ const fn view_entry<V: View>() -> ViewEntry {
     }
 }
 
-/// Whether a string contains NUL. No stored text does: SQLite would find no rows, and PostgreSQL would fail.
+/// Whether a string contains NUL. No stored text contains NUL: a query for it would find nothing in SQLite and fail in
+/// PostgreSQL.
 fn contains_nul(input: &Value) -> bool {
     match input {
         Value::String(text) => text.contains('\0'),

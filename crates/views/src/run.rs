@@ -98,9 +98,9 @@ pub fn newest_of_task(read: &mut Reader<'_>, task: Id<kind::Task>, limit: i64) -
     )
 }
 
-/// Counts the touches of each run, without the message that holds its output and without the report of its closing
-/// answer: Trackway writes both for every run. The report has the time of the answer, which the run stores as
-/// `answered_at`. Runs of older versions of Trackway have only a step of that time.
+/// Counts the touches of each run, except its output message and its closing report, because Trackway writes both for
+/// every run. The closing report is the one that was created at `answered_at`. Older releases did not store
+/// `answered_at`, but their runs have a scratchpad step with the creation time of the closing report.
 fn count_effects(read: &mut Reader<'_>, runs: &[Id<kind::Run>]) -> Result<HashMap<Id<kind::Run>, i64>> {
     if runs.is_empty() {
         return Ok(HashMap::new());
@@ -204,7 +204,8 @@ impl View for ShowRun {
     }
 }
 
-/// The steps of a run. If the caller may not read the agent's scratchpad, its content is removed from the steps.
+/// The steps of a run. If the caller may not read the agent's scratchpad, the steps do not contain the scratchpad's
+/// content.
 fn readable_steps(read: &mut Reader<'_>, run: &RunRow) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> =
         read.rows("where tenant_id = ?1 and run_id = ?2 order by position", params![run.run.id])?;
@@ -318,8 +319,8 @@ impl View for ShowRunTree {
             .into_iter()
             .collect();
         let mut children_by_parent: HashMap<Option<Id<kind::Run>>, Vec<RunTreeNode>> = HashMap::new();
-        // Children are newer than their parents. Going from the newest run to the oldest visits all children of a run
-        // first.
+        // Children are newer than their parents, so this loop, from the newest run to the oldest, visits all children
+        // of a run before the run itself.
         for shown in runs.into_iter().rev() {
             let id = shown.run.id;
             let touched = touches.get(&id).copied().unwrap_or_default();

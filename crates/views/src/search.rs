@@ -20,7 +20,7 @@ use crate::{
 };
 
 const DEFAULT_LIMIT: i64 = 20;
-/// At most this many message bodies are ranked. If more match, the newest are ranked.
+/// Maximum number of message bodies that are ranked. If more match, only the newest are ranked.
 pub const RANKED_MAX: i64 = 10_000;
 
 /// Search messages for words and phrases
@@ -115,7 +115,7 @@ fn to_usize(number: i64) -> usize {
 }
 
 /// The position of a message in the order of hits: by score, then newest body first, then newest message first. The
-/// body's number breaks ties, so many bodies with the same score do not make a page more expensive.
+/// number of the body breaks ties. Pages therefore stay cheap even if many bodies have the same score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct HitPosition {
     score: f64,
@@ -124,7 +124,7 @@ struct HitPosition {
 }
 
 impl HitPosition {
-    /// Whether this position comes after all messages with a body.
+    /// Whether this position comes after all messages with the given body.
     fn comes_after(&self, found: &BodyMatch) -> bool {
         (found.score, found.number) > (self.score, self.body)
     }
@@ -147,9 +147,8 @@ fn position_of(read: &mut Reader<'_>, query: &SearchQuery, after: &str) -> Resul
     Ok(HitPosition { score: found.score, body: found.number, message: entry.id.into() })
 }
 
-/// The newest bodies that match the query and belong to at least one message of the filter. A body that the index
-/// reports as an uncertain match is checked against its full text. If it does not match, it is returned with `certain`
-/// unset.
+/// The newest bodies that match the query and belong to at least one message of the filter. If the index is uncertain
+/// about a body, the full text is checked. A body whose full text does not match is returned with `certain` unset.
 fn matching_bodies(
     read: &mut Reader<'_>,
     query: &SearchQuery,
@@ -176,7 +175,7 @@ fn matching_bodies(
     Ok(found)
 }
 
-/// At most `needed` messages of the filter with these bodies, which are sorted best first. Starts after a position.
+/// At most `needed` messages of the filter with these bodies, starting after a position. `bodies` is sorted best first.
 fn matching_messages(
     read: &mut Reader<'_>,
     filter: &ResolvedMessageFilter,
@@ -188,7 +187,7 @@ fn matching_messages(
     let mut rest = bodies;
     if let Some(after) = after {
         rest = &rest[rest.partition_point(|found| after.comes_after(found))..];
-        // The previous page may have ended among the messages of one body.
+        // The previous page may have ended between two messages with the same body.
         if let [current, others @ ..] = rest
             && current.number == after.body
         {
@@ -196,7 +195,7 @@ fn matching_messages(
             rest = others;
         }
     }
-    // Each body has at least one message, so no more than the missing number of bodies is needed.
+    // Each body has at least one message, so as many bodies as there are missing messages are enough.
     while positions.len() < needed && !rest.is_empty() {
         let chunk;
         (chunk, rest) = rest.split_at((needed - positions.len()).min(rest.len()).min(BODIES_PER_QUERY));
@@ -224,7 +223,8 @@ fn messages_with_bodies(
     params.extend(values);
     let first = params.len() + 2;
     params.extend(bodies.iter().map(|found| found.content_id.to_param()));
-    // One select for each body, so that only the newest messages are read of a body that a million messages share.
+    // One select for each body, so that the query reads only the newest messages even if a million messages share a
+    // body.
     let newest = |number: usize| {
         format!(
             "select * from (select m.id, m.content_id from messages m left join runs u on u.id = m.from_run_id

@@ -60,7 +60,8 @@ impl View for ListSessions {
         let (time, session): (Option<Time>, _) = match self.before.as_deref().map(|before| (before, before.parse())) {
             None => (None, None),
             Some((_, Ok(time))) => (Some(time), None),
-            // A session identifies a position in the list exactly. Several sessions can begin at the same time.
+            // A session marks an exact position in the list. A time does not, because several sessions can begin at
+            // once.
             Some((before, Err(_))) => (None, Some(find_session(read, before)?)),
         };
         if let Some(time) = &time {
@@ -95,8 +96,7 @@ impl View for ListSessions {
     }
 }
 
-/// The session with this id or client-assigned id. The id in `next_page` names one session, even if two clients have
-/// assigned it.
+/// The session with this id. A Trackway id, as in `next_page`, takes precedence over an id that a client has assigned.
 fn find_session(read: &mut Reader<'_>, given: &str) -> Result<Id<kind::Session>> {
     if let Ok(id) = Uuid::try_parse(given)
         && read.entry_by_id(id)?.is_some_and(|entry| entry.kind == Kind::Session)
@@ -272,7 +272,7 @@ pub fn session_counts(read: &mut Reader<'_>) -> Result<Vec<SessionCounts>> {
     )
 }
 
-/// The state of the main agent or a subagent of a session. The hook intake decides from it what to answer the client.
+/// The state of the main agent or a subagent of a session. The hook intake uses it to choose the answer to the client.
 #[derive(Debug)]
 pub struct SessionAgentState {
     pub run_id: Id<kind::Run>,
@@ -346,7 +346,8 @@ pub fn session_agent_state(
     };
     let mut params = params![session, client].to_vec();
     params.extend(agent.as_ref().map(ToParam::to_param));
-    // Two queries, and a fixed join order in the first: SQLite takes longer to plan one large query than to execute it.
+    // Two queries, the first with a fixed join order, because SQLite takes longer to plan one large query than to
+    // execute it.
     let Some(run) = read.one::<LatestRun>(
         &format!(
             "select u.id, u.agent_id, u.role_id, u.started_at, u.asked_at, e.root, {shell}, {spawned}, u.ended_at is null from sessions e {join} cross join runs u
@@ -378,8 +379,8 @@ pub fn session_agent_state(
     }))
 }
 
-/// SQL that selects a [`SessionAgent`]. The caller joins the role as `r`. `end_of_run` is the expression for that
-/// column.
+/// SQL that selects a [`SessionAgent`]. The caller joins the role as `r`. `end_of_run` is the SQL expression for the
+/// column of this name.
 fn select_session_agent(end_of_run: &str) -> String {
     format!(
         "select a.handle, {end_of_run}, o.handle, a.identity, r.name, p.content, p.revision from agents a

@@ -15,9 +15,9 @@ use crate::{
 
 /// Rows shown in each list.
 const ROWS_MAX: i64 = 5;
-/// The last hook event is searched in this many newest sessions.
+/// Number of newest sessions that are searched for the last hook event.
 const SESSIONS_MAX: i64 = 50;
-/// Age limit of the failed runs that are shown.
+/// Maximum age of the failed runs that are shown.
 const RECENT_SECONDS: i64 = 86_400;
 
 /// Show running and failed runs, ready tasks and queue counts

@@ -43,7 +43,7 @@ pub struct Whoami {
     /// The tasks linked to the current task, in the format of the wake context.
     pub linked: Option<LinkedTasks>,
     pub studios: Vec<String>,
-    /// The last runs of an agent, or those started at the request of a person.
+    /// The last runs of an agent, or the last runs started at the request of a person.
     pub last_runs: Vec<RecentRun>,
     /// The ready queue items that an agent can take.
     pub waiting: Vec<WaitingItem>,

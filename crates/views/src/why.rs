@@ -21,9 +21,9 @@ use uuid::Uuid;
 
 use crate::{file, view::View};
 
-/// At most this many parent runs are followed.
+/// Maximum number of parent runs that are followed.
 const DEPTH_MAX: usize = 1_000;
-/// At most this many touching runs are listed.
+/// Maximum number of touching runs that are listed.
 const TOUCHES_MAX: i64 = 20;
 /// Characters of a prompt or description in a label.
 const LABEL_MAX: usize = 120;
@@ -52,7 +52,7 @@ pub struct Hop {
     pub label: String,
 }
 
-/// A step of the chain. A missing step could exist for such a run, but was not recorded.
+/// A step of the chain. A missing step is normal for this kind of run, but was not recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChainLink {
     Recorded(Hop),
@@ -152,7 +152,7 @@ impl Why {
         };
         let thing = thing.as_ref();
         let known = read.find_entry(thing)?;
-        // A path means the file at this path first, and then a file of the same name elsewhere.
+        // For a path, the file at this path takes precedence over a recorded file of the same name elsewhere.
         if known.as_ref().is_none_or(|entry| entry.kind == Kind::File)
             && let Some(found) = file::find_by_path(read, thing)?
         {
@@ -182,8 +182,8 @@ impl Why {
     }
 }
 
-/// The chain of the resource that a page of this server shows. The URL may also be another site's page of a commit,
-/// which ends with the full hash.
+/// The chain of the resource that a page of this server shows. The URL may also lead to a commit on another site, if it
+/// ends with the full hash.
 fn page_chain(read: &mut Reader<'_>, url: &str, page: &str, reference: &str, now: Time) -> Result<Chain> {
     // A task also has a page under `/reports`.
     let is_on_page = |kind: Kind| page_segment(kind) == page || (kind == Kind::Task && page == "reports");
@@ -356,8 +356,8 @@ fn touched_by(read: &mut Reader<'_>, resource: Uuid) -> Result<Vec<TouchedBy>> {
     )
 }
 
-/// The run of the first touch, if that touch created the resource. If it changed the resource, another actor may have
-/// created it outside a run: the result is `None` if the registry knows the creator.
+/// The run of the first touch, if that touch created the resource, or if the creator is unknown. Otherwise `None`: the
+/// creator acted outside a run.
 fn creating_run(touches: &[TouchedBy], entry: &Entry) -> Option<Id<kind::Run>> {
     let first = touches.first()?;
     let is_creation = !matches!(
@@ -393,8 +393,8 @@ fn follow_agent(read: &mut Reader<'_>, entry: &Entry, links: &mut Vec<ChainLink>
     Ok(())
 }
 
-/// Appends the agent, role and task of a run, then its parent runs in the same way, and last the person. A step is
-/// missing only if runs of this kind normally have it: a client session need not have a task, a manually started run
+/// Appends the agent, role and task of a run, then its parent runs in the same way, and last the person. A step counts
+/// as missing only if runs of this kind normally have it: a client session need not have a task, a manually started run
 /// has no queue item, and only a subagent has a spawn.
 fn follow_runs(read: &mut Reader<'_>, from: Id<kind::Run>, now: Time, links: &mut Vec<ChainLink>) -> Result<()> {
     let mut next = Some(from);
@@ -510,7 +510,7 @@ fn follow_item_cause(
     if let (Some(route), Some(tag)) = (request.route_id, request.tag) {
         links.push(hop("route", route, format!("tag {tag}")));
     }
-    // Other items have no message, so it is not missing from them.
+    // An item with a route must have a message. Other items may have none.
     if request.message_id.is_some() || request.route_id.is_some() {
         links.push(message_hop(read, request.message_id)?);
     }
@@ -584,7 +584,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_a_page_and_its_reference_or_a_file() {
+    fn parses_urls_as_pages_or_files() {
         for (url, page, reference) in [
             ("http://127.0.0.1:7878/runs/1a2b3c4d", "runs", "1a2b3c4d"),
             ("http://127.0.0.1:7878/tasks/unit/go%20on?x=1", "tasks", "unit/go on"),
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_pages() {
+    fn kinds_have_page_segments() {
         let pages = [Kind::Run, Kind::Person, Kind::QueueItem, Kind::Stickie].map(page_segment);
         assert_eq!(pages, ["runs", "people", "queue", "stickies"]);
     }

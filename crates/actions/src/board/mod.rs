@@ -38,8 +38,8 @@ pub(crate) fn locked_board_by_id(write: &mut Writer<'_>, id: Id<kind::Board>) ->
     Ok(board)
 }
 
-/// Moves the transaction's time past the last change of the board, because clocks of different machines differ. A
-/// synced folder finds newer changes by their time, so the time must grow with each change.
+/// Sets the transaction's time to a later time than the board's last change. A synced folder finds newer changes by
+/// their time, but the clocks of different machines differ.
 pub(crate) fn advance_past_last_change(write: &mut Writer<'_>, board: &Board) {
     write.now = write.now.max(Time::from_micros(board.changed_at.micros() + 1));
 }

@@ -113,7 +113,7 @@ impl Action for CleanupMessages {
     }
 }
 
-/// The messages among these that nothing references now, with their content ids.
+/// The messages in `among` that nothing references now, with their content ids.
 fn unused_messages(write: &mut Writer<'_>, before: Time, among: &[Uuid]) -> Result<Vec<(Uuid, Uuid)>> {
     if among.is_empty() {
         return Ok(Vec::new());

@@ -44,8 +44,8 @@ const IGNORED_FIELDS: &[&str] = &["updated_at", "content_hash", "dependency_coun
 
 /// Import the issues of beads as tasks, with their links and statuses
 ///
-/// Each issue becomes a task below --command. A second import adds new issues; existing tasks stay unchanged without
-/// --update. Notices list everything that was left out or changed because Trackway has no equivalent.
+/// Each issue becomes a task with the variant COMMAND/ID. A second import adds new issues; existing tasks stay unchanged
+/// without --update. Notices list everything that was left out or changed because Trackway has no equivalent.
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ImportBeads {

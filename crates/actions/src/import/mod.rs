@@ -44,8 +44,7 @@ struct Export {
     mismatches: Mismatches,
 }
 
-/// A task of another tracker. Its texts are cleaned and within the limits, so that writing it does not fail because
-/// of them.
+/// A task of another tracker. Its texts are cleaned and within the limits, so that they do not make the write fail.
 #[derive(Debug, PartialEq)]
 struct ForeignTask {
     /// The last segment of the variant.
@@ -73,7 +72,7 @@ struct Mismatches {
     skipped: i64,
     /// Descriptions of the first skipped records.
     skipped_records: Vec<String>,
-    /// The changes that were made to fit, each with its number of occurrences.
+    /// The changes that made records fit Trackway, each with its number of occurrences.
     adapted: BTreeMap<String, i64>,
 }
 
@@ -274,8 +273,8 @@ impl Importer<'_, '_> {
     }
 
     fn into_outcome<A: Action<Touched = ImportTouches, Output = ImportedTasks>>(mut self) -> ActionOutcome<A> {
-        // Log one event per task: a created task that was also linked counts as created, one that was linked twice as
-        // changed once.
+        // Log one event per task: a created task that was also linked counts as created, and a task that was linked
+        // twice counts as changed once.
         let mut seen: HashSet<_> = self.created.iter().map(|task| task.id.uuid()).collect();
         self.changed.retain(|task| seen.insert(task.id.uuid()));
         self.subjects.extend(self.created.iter().chain(&self.changed).map(Subject::from));
@@ -289,8 +288,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Sorts links topologically: the links to a task come before the links from it. When a link is added, the cycle
-/// check walks onward from its end, where there are no links yet. In the opposite order it would walk the whole chain
+/// Sorts links topologically: the links to a task come before the links from it. When a link is added, the cycle check
+/// walks onward from the link's end, where there are no links yet. In the opposite order it would walk the whole chain
 /// for every link.
 fn sort_blockers_first(mut links: Vec<ForeignLink>) -> Vec<ForeignLink> {
     let mut blocked_by: HashMap<&str, Vec<&str>> = HashMap::new();

@@ -247,11 +247,11 @@ impl NaggerRecord {
     }
 }
 
-/// The most likely evidence of a match, because claude-nagger does not record it.
+/// The most likely evidence of a match. claude-nagger does not record the evidence itself.
 ///
 /// claude-nagger first looks for an `agent_progress` line in the parent's transcript, which names the call and the
-/// agent. Without one, versions up to 2.5 take the oldest spawn of the agent's type. They could also match by role, but
-/// no release passes a role.
+/// agent. Without one, versions up to 2.5 take the oldest spawn of the agent's type. These versions could also match by
+/// role, but no release passes a role.
 fn likely_evidence(spawn: &nagger::Spawn, agent: Option<&ImportedSubagent>, never_guesses: bool) -> Evidence {
     let same_type = agent.is_none_or(|agent| agent.agent_type == spawn.subagent_type);
     let retried = agent.is_some_and(|agent| agent.role_source == Some(RoleSource::RetryMatch));
@@ -263,8 +263,8 @@ fn likely_evidence(spawn: &nagger::Spawn, agent: Option<&ImportedSubagent>, neve
     }
 }
 
-/// The source of a spawn's role. Before claude-nagger 3.0, the role is a tag in the prompt. Since then it is the
-/// agent's name, or else its type, without a distinguishing number or prefix.
+/// The source of a spawn's role. Before claude-nagger 3.0, the role is a tag in the prompt. Since then, the role is the
+/// agent's name, or else the agent's type, without a distinguishing number or prefix.
 fn role_source(role: &str, subagent_type: Option<&str>, is_version_3: bool) -> SpawnRoleSource {
     let is_derived_from = |name: &str| {
         let rest = name.strip_prefix(role).or_else(|| name.strip_suffix(role));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn match_is_exact_only_if_it_cannot_be_tentative() {
+    fn match_is_exact_only_if_claude_nagger_cannot_have_guessed_it() {
         let (named, nameless) = (spawn(Some("toolu_1")), spawn(None));
         let (coder, other) = (agent("coder", RoleSource::TaskMatch), agent("general", RoleSource::TaskMatch));
         let retried = agent("coder", RoleSource::RetryMatch);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn role_source_is_a_tag_before_version_3_and_a_name_or_type_since() {
+    fn role_source_is_the_prompt_tag_only_before_version_3() {
         assert_eq!(role_source("coder", Some("coder"), false), SpawnRoleSource::PromptTag);
         for subagent_type in ["coder", "coder-7097", "claude-coder"] {
             assert_eq!(role_source("coder", Some(subagent_type), true), SpawnRoleSource::SubagentType);

@@ -43,8 +43,8 @@ fn content_of(context: &Context, write: &Writer<'_>, body: &str, digest: Vec<u8>
     }
 }
 
-/// Returns the content rows of several bodies, in their order. If a concurrent transaction inserts one of them first,
-/// the unique index makes this transaction fail, and its retry finds the row.
+/// Returns the content rows of several bodies, in the order of the bodies. If a concurrent transaction inserts one of
+/// them first, the unique index makes this transaction fail, and its retry finds the row.
 pub(crate) fn store_all(context: &Context, write: &mut Writer<'_>, bodies: &[&str]) -> Result<Vec<StoredContent>> {
     let digests: Vec<Vec<u8>> = bodies.iter().map(|body| Sha256::digest(body.as_bytes()).to_vec()).collect();
     // Most bodies exist already, so look them up by digest before sending any body to the server.

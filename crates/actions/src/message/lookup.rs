@@ -1,4 +1,4 @@
-//! Looks up each row that a batch of messages references only once.
+//! Looks up the rows that a batch of messages references, each row only once.
 
 use std::collections::HashMap;
 

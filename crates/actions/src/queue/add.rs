@@ -590,8 +590,8 @@ impl ItemBatch {
     }
 }
 
-/// Resolves the only agent that may take an item. Naming the worker means naming no agent, because the worker takes
-/// the items that name none.
+/// Resolves the only agent that may take an item. The worker is stored as no agent, because the worker takes the items
+/// that name no agent.
 fn only_taker(write: &mut Writer<'_>, agent: Option<&Ref<kind::Agent>>) -> Result<Option<Id<kind::Agent>>> {
     let Some(agent) = agent.filter(|agent| agent.as_str() != WORKER) else { return Ok(None) };
     let id = write.resolve(agent)?;
@@ -604,7 +604,7 @@ fn only_taker(write: &mut Writer<'_>, agent: Option<&Ref<kind::Agent>>) -> Resul
     }
 }
 
-/// The variants of the tasks in a chain of runs that cause each other, the newest last.
+/// The variants of the tasks in a chain of runs, the oldest first. Each run caused the next one.
 fn chain_of(write: &mut Writer<'_>, cause: Option<&Cause>, task: Id<kind::Task>) -> Result<String> {
     let mut names = write
         .query::<(String,)>("select variant from tasks where tenant_id = ?1 and id = ?2", params![task])?

@@ -75,7 +75,7 @@ fn expire(context: &Context, write: &mut Writer<'_>, item: &QueueItem) -> Result
         "select count(*) from runs where tenant_id = ?1 and id = ?2 and cancel_wanted_at is not null",
         params![item.run_id],
     )? > 0;
-    // The holder did not end a run that was cancelled. Cancel the item instead of retrying it.
+    // The run was cancelled, but its holder did not end it. Cancel the item instead of retrying it.
     let (status, run_outcome, item_outcome) = if is_cancelled {
         (RunStatus::Cancelled, "cancelled", ItemOutcome::Cancelled { why: Some("its run was cancelled".into()) })
     } else {

@@ -82,7 +82,7 @@ pub(crate) fn leased_item(write: &mut Writer<'_>, reference: &Ref<kind::QueueIte
     Ok(item)
 }
 
-/// A finished item, a wrong fence or an expired lease is a conflict.
+/// Rejects an item that is not running, a wrong fence and an expired lease as a conflict.
 pub(crate) fn require_valid_lease(item: &QueueItem, fence: i64, write: &Writer<'_>) -> Result<()> {
     let short = item.id.short();
     if item.status != ItemStatus::Running {

@@ -137,7 +137,7 @@ pub(super) fn live_version(write: &mut Writer<'_>, item: &QueueItem) -> Result<O
     Ok(write.one::<(Option<Id<kind::Task>>,)>(&sql, params![item.id])?.and_then(|(version,)| version))
 }
 
-/// Blocks a requeued item that has no live version to run.
+/// Blocks the item instead of returning it to the queue if there is no live version to run.
 fn block_if_no_live_version(write: &mut Writer<'_>, item: &mut QueueItem) -> Result<()> {
     write.lock_live_versions_shared()?;
     if live_version(write, item)?.is_some() {
@@ -193,7 +193,7 @@ fn update_task_status(write: &mut Writer<'_>, task: Id<kind::Task>, outcome: Tas
     if !write.row::<Task>(once, params![task])?.is_some_and(|task| moves(&task)) {
         return Ok(());
     }
-    // Protects the numbers of open blockers, which a new status can change.
+    // The lock protects the counts of open blockers, which a new status can change.
     write.lock_catalog()?;
     let Some(before) = write.row_locked::<Task>(once, params![task])?.filter(moves) else {
         return Ok(());
@@ -268,7 +268,7 @@ fn leased_item_of_run(write: &mut Writer<'_>, run: &Run) -> Result<Option<QueueI
 /// A random number between 0 and 1.
 fn jitter() -> f64 {
     let mut byte = [0; 1];
-    // If the random source fails, all backoffs have the same jitter, which is no reason to fail.
+    // If the random source fails, all backoffs have the same jitter, which does no harm.
     let _ = getrandom::fill(&mut byte);
     f64::from(byte[0]) / 255.0
 }

@@ -32,7 +32,7 @@ impl Action for RequeueItem {
     type Output = ItemState;
 
     fn perform(&self, _: &Context, write: &mut Writer<'_>) -> Result<ActionOutcome<Self>> {
-        // This lock comes before the item's, because a transaction that archives the task takes them in this order too.
+        // Take this lock before the item's lock, as a transaction that archives the task does.
         write.lock_live_versions_shared()?;
         let mut item = locked_item(write, &self.id)?;
         match item.status {

@@ -116,7 +116,7 @@ impl Action for TakeItems {
             .hint(sentence![command!("queue complete"), ", then take the next item without the run's token"])
             .into());
         }
-        // Fast path: a worker taking the next item, in one statement.
+        // Fast path: the worker takes the next items in one statement.
         let worker = match (&self.agent, &self.id, context.actor) {
             (None, None, Actor::Person(_)) => Some(TakeRequest {
                 agent: TakingAgent::ByHandle(WORKER),
@@ -240,8 +240,8 @@ fn outcome(taken: Vec<TakenItem>) -> ActionOutcome<TakeItems> {
     ActionOutcome::changed_several(taken, subjects, NoTouches)
 }
 
-/// The agent that takes: the given one, else the calling agent, else the worker. An agent may take for itself and its
-/// subagents only.
+/// The agent that takes: the given one, else the calling agent, else the worker. An agent may take items only for
+/// itself and its subagents.
 pub(crate) fn taking_agent(
     context: &Context,
     write: &mut Writer<'_>,

@@ -1,4 +1,5 @@
-//! Reports of agents on tasks. A report never changes. The head of an agent and a task points to the current report.
+//! Reports of agents on tasks. A report never changes. Each pair of an agent and a task has a head, which points to the
+//! pair's current report.
 
 mod set;
 mod update;
@@ -71,7 +72,7 @@ pub(crate) fn write_report(write: &mut Writer<'_>, origin: ReportOrigin, text: R
     })
 }
 
-/// Makes a report the current one, unless the current one is later. Returns true if it became current. A
+/// Makes a report the current report, unless the current report is newer. Returns true if the report became current. A
 /// compare-and-set update detects a concurrent change of the head; the caller then retries the whole transaction.
 fn update_head(write: &mut Writer<'_>, report: &Report, task: Id<kind::Task>) -> Result<bool> {
     let Some(head) = write.report_head(report.agent_id, task)? else {

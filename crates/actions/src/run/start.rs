@@ -130,7 +130,8 @@ impl Action for StartRun {
             ..new(context.tenant, id, agent.id, agent.runner, write.now)
         };
         if let Some(task) = run.task_id.filter(|_| run.parent_run_id.is_none()) {
-            // Lock the task until the commit: another run of it that ends at the same time must not set it to open.
+            // Lock the task until the commit, so that another run that ends at the same time does not set the task to
+            // open.
             write.row_locked::<Task>("where tenant_id = ?1 and id = ?2", params![task])?;
             queue::start_task(write, task)?;
         }

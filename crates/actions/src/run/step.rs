@@ -45,7 +45,7 @@ impl Action for RecordStep {
         Ok(ActionOutcome::changed(step, &resource(run), NoTouches))
     }
 
-    /// Skips the query for the last position if all actions give it.
+    /// Skips the query for the last position if all actions give it in `after`.
     fn perform_all(actions: &[Self], context: &Context, write: &mut Writer<'_>) -> Result<Vec<ActionOutcome<Self>>> {
         let known: Option<Vec<i64>> = actions.iter().map(|action| action.after).collect();
         let steps = match known {

@@ -21,8 +21,8 @@ pub enum ActingRun {
     /// No session with this id is recorded.
     UnknownSession,
     NoneOpen,
-    /// The number of open runs. The main agent and its subagents, for example, share the processes that the session
-    /// starts.
+    /// The number of open runs. For example, the main agent and a subagent run at the same time, and a process of the
+    /// session may belong to either.
     Several(usize),
 }
 

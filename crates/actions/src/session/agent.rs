@@ -2,7 +2,7 @@
 //!
 //! The role of a subagent may become known after its first run has started. Its runs then move to the agent of that
 //! role. If that agent does not exist yet, the former agent is renamed instead. A former agent without any rows is
-//! removed. Both apply only to an agent that a session created and nobody has changed.
+//! removed. Agents are renamed or removed only if a session created them and nobody has changed them.
 
 use trackway_domain::{Id, enums::Runner, kind};
 use trackway_store::{
@@ -36,7 +36,7 @@ const ROWS_WRITTEN_BY_RUNS: &[&str] = &[
     "run_wakes w where w.tenant_id = ?1 and w.agent_id = a.id",
 ];
 
-/// A role, and the part of a handle that it gives.
+/// A role, and the part of the handle that is derived from it.
 struct HandleRole {
     part: String,
     role: Option<String>,
@@ -239,7 +239,8 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// Gives the agents that a subagent's runs started a new parent: the agent to which those runs have moved.
+    /// Makes `agent` the parent of those children of `former` that the subagent's runs started, because these runs have
+    /// moved to `agent`.
     pub(super) fn move_children(
         &mut self,
         former: Id<kind::Agent>,

@@ -48,7 +48,7 @@ impl SessionRecorder<'_, '_> {
             created_at: observed.at,
             evidence: None,
         });
-        // Rows from before the evidence was stored rank as `Named`, so that a printed commit still replaces them.
+        // Older rows store no evidence. They rank as `Named`, so that the evidence `Printed` still replaces them.
         let before = commit.evidence.unwrap_or(CommitEvidence::Named);
         if new || facts.evidence > before {
             commit.evidence = Some(facts.evidence);
@@ -115,8 +115,9 @@ impl SessionRecorder<'_, '_> {
         }
     }
 
-    /// Removes a commit from all other runs. Returns true if there was one. Several agents in one work tree watch the
-    /// same repository, so the first one to look reports the commits of all. Better evidence corrects this.
+    /// Removes a commit from all other runs. Returns true if another run had it. Agents that share a work tree watch
+    /// the same repository, so the first agent to look reports the commits of all agents. Better evidence corrects
+    /// this.
     fn withdraw_commit_from_others(&mut self, run: Id<kind::Run>, commit: Id<kind::Commit>) -> Result<bool> {
         let removed = self.write.execute(
             "delete from run_resources where tenant_id = ?1 and resource_type = 'commit' and resource_id = ?2 and action_type = 'create' and run_id <> ?3",
@@ -164,8 +165,8 @@ impl SessionRecorder<'_, '_> {
         if !is_new_link {
             return Ok(());
         }
-        // The commit contains the latest change of the file before it, so the run of that change touches the commit
-        // too.
+        // The commit contains the file's latest change before the commit. So the run that made this change touches the
+        // commit too.
         let until = commit.committed_at.map_or(at, |committed| committed.plus_seconds(1).max(at));
         let changed_by = self.write.one::<(Id<kind::Run>,)>(
             "select run_id from file_changes where tenant_id = ?1 and file_id = ?2 and created_at <= ?3 order by created_at desc limit 1",

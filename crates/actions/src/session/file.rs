@@ -150,8 +150,8 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// Removes the touch of a change from its run, because another run made the change. Hooks of old client versions do
-    /// not say which agent they report on.
+    /// Removes the touch of a change from its run, because another run made the change. The first run can be wrong
+    /// because hooks of old client versions do not name the agent.
     fn withdraw_touch(&mut self, change: &FileChangeRow) -> Result<()> {
         let action = action(change.change);
         self.write.post(

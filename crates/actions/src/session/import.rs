@@ -1,8 +1,8 @@
 //! Imports sessions that other tools recorded. Each tool has one file in `import`, which interprets its record, and one
 //! in the store's `foreign` module, which reads it.
 //!
-//! An import only adds unknown facts. It withdraws nothing and creates no runs. Only hooks and transcripts know the
-//! runs of a session. They update the imported rows, whether they are recorded before or after the import.
+//! An import adds only facts that are not recorded yet. It withdraws nothing and creates no runs. Only hooks and
+//! transcripts know the runs of a session. Their facts may be recorded before or after the import.
 
 use std::collections::HashSet;
 
@@ -90,7 +90,7 @@ enum KnownSpawn {
 }
 
 /// Imports one session and adds the new rows to the result. Returns the number of spawns that were skipped because the
-/// session repeats the calls of another one.
+/// session repeats the calls of another session.
 pub(crate) fn import_session(
     context: &Context,
     write: &mut Writer<'_>,
@@ -194,8 +194,8 @@ impl SessionRecorder<'_, '_> {
         Ok(new)
     }
 
-    /// Finds or creates a subagent. Returns true if it is new. A new one is not queued for matching, because the other
-    /// tool has already matched it.
+    /// Finds or creates a subagent. Returns true if it is new. A new subagent is not queued for matching, because the
+    /// other tool has already matched it.
     fn find_or_create_subagent(&mut self, agent_id: &str, at: Time) -> Result<(Subagent, bool)> {
         let was_queued = self.unmatched_agents.contains(agent_id);
         let subagent = self.subagent(agent_id, at)?;
@@ -242,7 +242,8 @@ impl SessionRecorder<'_, '_> {
         if let Some(row) = candidates.iter().find(|row| row.transcript_index == Some(imported.index)) {
             return Ok(KnownSpawn::InThisSession(row.clone().into()));
         }
-        // Spawns with a known line are at another line. The other tool read a spawn only after the call was made.
+        // A spawn with a known line is another call. So is a spawn that was made after the other tool had read the
+        // imported one.
         candidates.retain(|row| row.transcript_index.is_none() && row.created_at <= imported.created_at);
         Ok(match candidates.pop() {
             Some(row) if candidates.is_empty() && imported.has_unique_prompt => KnownSpawn::InThisSession(row.into()),

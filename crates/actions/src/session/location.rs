@@ -33,7 +33,7 @@ pub(super) struct FactLocation {
     pub cwd: Option<String>,
 }
 
-/// Creates a session. Its id is the client's id if that is a UUID that is not in use.
+/// Creates a session. If the client's id is an unused UUID, it becomes the session's id too.
 pub(super) fn new_session(
     context: &Context,
     write: &mut Writer<'_>,

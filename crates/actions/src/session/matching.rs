@@ -1,6 +1,6 @@
-//! Matches spawn calls to the agents that they started. Facts that name both are stored as they arrive. All other
-//! matches follow the match ladder in the domain crate. All evidence is stored, and the best determines the current
-//! match.
+//! Matches spawn calls to the agents that they started. If a fact names both the call and the agent, the match is
+//! stored at once. All other matches follow the match ladder in the domain crate. All evidence is stored, and the best
+//! evidence determines the current match.
 
 use std::collections::HashMap;
 
@@ -73,7 +73,7 @@ impl CandidateRow {
     }
 }
 
-/// Evidence that is stored with the agent if its spawn is unknown: the transcript that contains the spawn may be read
+/// Evidence that is stored with the agent if its spawn is unknown, because the transcript with the spawn may be read
 /// later.
 const DEFERRED_EVIDENCE: [Evidence; 2] = [Evidence::MetaJson, Evidence::AgentProgress];
 
@@ -245,9 +245,10 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// The row of a call in this session, or else an imported row of the same call. The tool whose database was
-    /// imported may have known only the line of the call, so that the row has a placeholder id, or only a copy of the
-    /// call in a later session. An imported row has no run until the call itself is recorded.
+    /// Finds the row of a call in this session, or else an imported row of the same call. The imported database may
+    /// contain only the line of the call; then the imported row has a placeholder id. It may also contain only a copy
+    /// of the call in a later session; then the imported row belongs to that session. An imported row has no run until
+    /// the call itself is recorded.
     fn find_spawn_row(&mut self, observed: &ObservedFact, facts: &SpawnFacts) -> Result<Option<Spawn>> {
         let placeholder_id = match (&facts.transcript_position, &observed.agent) {
             (Some((_, index, _)), None) => spawn::placeholder_call_id(&self.session.session_id, *index),
@@ -288,7 +289,7 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// Queues agents without an exact match to be matched again, if a transcript shows a new spawn that may be theirs.
+    /// After a transcript showed a new spawn, queues the agents that it may have started and that have no exact match.
     fn queue_agents_for_new_spawn(&mut self, spawn: &Spawn) -> Result<()> {
         if self.source == Source::Transcript {
             let agents = self.write.query::<(String,)>(
@@ -302,7 +303,7 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// Queues the oldest agents without any match to be matched again, after a spawn that may be theirs became free.
+    /// After a spawn became free, queues the oldest agents that it may have started and that have no match at all.
     fn queue_agents_for_freed_spawn(&mut self, spawn: Id<kind::Spawn>) -> Result<()> {
         let agents = self.write.query::<(String,)>(
             "select a.agent_id from task_spawns f
@@ -341,8 +342,8 @@ impl SessionRecorder<'_, '_> {
             params![self.session.id, tool_use_id, status, error, launched],
         )?;
         if error.is_some() {
-            // The client may have repeated the failed call. An agent with a tentative match may belong to the
-            // repetition.
+            // The client may have repeated the failed call. If the call's match is tentative, the agent may belong to
+            // the repeated call.
             let spawn = self.spawn_row(tool_use_id)?.filter(|spawn| spawn.tentative);
             self.unmatched_agents.extend(spawn.and_then(|spawn| spawn.matched_agent_id));
         }
@@ -610,9 +611,9 @@ impl SessionRecorder<'_, '_> {
         let allows_fallback = match &unmatched.prompt_hash {
             // Hooks and transcripts may use different clocks, so the times do not count if the prompt is known.
             Some(_) => "(error is null or matched_agent_id = ?3)",
-            // Some clients start agents without a call. Such an agent may have the same type as a spawn, but starts
-            // before it. An imported spawn has no run. Its time does not count, because it is the time at which the
-            // tool whose database was imported read the call.
+            // Some clients also start agents without a call. Such an agent may have the type of a spawn that was made
+            // later, so only earlier spawns count. An imported spawn, which has no run, always counts, because its
+            // recorded time is later than the call.
             None => "((error is null and (run_id is null or created_at <= ?5)) or matched_agent_id = ?3)",
         };
         if let Some(role) = &unmatched.role {
@@ -633,9 +634,9 @@ impl SessionRecorder<'_, '_> {
         Ok(find_spawn(unmatched, &spawns))
     }
 
-    /// Returns the two spawns of the session that the ladder prefers. First come the agent's current spawn and free
-    /// spawns, and among these the successful calls before the failed ones. Then come spawns that other agents hold: by
-    /// a fallback, by an equal prompt, and last exactly. A second row shows that the first is not the only candidate.
+    /// Returns the two spawns of the session that the ladder prefers. The agent's current spawn and free spawns come
+    /// first, successful calls before failed ones. Spawns that other agents hold come last: those matched by a
+    /// fallback, then by an equal prompt, then exactly. A second row shows that the first is not the only candidate.
     /// Calls that the agent itself made are excluded.
     fn candidate_spawns(
         &mut self,

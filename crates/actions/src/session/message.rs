@@ -20,8 +20,8 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// Stores a message of this session, from the agent of the run `from`, or else from the person. Stores a transcript
-    /// line only once.
+    /// Stores a message of this session. Its sender is the agent of the run `from`, or else the person. A transcript
+    /// line is stored only once.
     pub(super) fn record_message(
         &mut self,
         at: Time,

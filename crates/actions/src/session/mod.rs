@@ -1,7 +1,8 @@
-//! Records facts about the sessions of agent clients. Hooks report them as they happen, transcripts afterwards.
+//! Records facts about the sessions of agent clients. Hooks report each fact as it happens; transcripts report it
+//! afterwards.
 //!
-//! Every fact carries its own time and is recorded into ended runs too. Every fact is an upsert, so hooks and
-//! transcripts of the same session produce the same record, whichever arrives first.
+//! Every fact carries its own time, so it can also be recorded in a run that has ended. Recording a fact is an upsert,
+//! so hooks and transcripts of the same session produce the same record, whichever arrives first.
 
 mod acting_run;
 mod agent;
@@ -172,7 +173,7 @@ struct SessionRecorder<'a, 'w> {
     /// are not recorded again.
     repeated_prompts: HashSet<String>,
     /// For each prompt line, the id of the first message that answers the prompt. Some clients give repeated lines new
-    /// ids. This message id then shows that a prompt is a copy.
+    /// ids. Then only this message id shows that a prompt is a copy.
     first_answers: HashMap<String, String>,
     /// Agents that must be matched to their spawn before the transaction ends.
     unmatched_agents: BTreeSet<String>,
@@ -185,13 +186,13 @@ struct SessionRecorder<'a, 'w> {
 enum RunKey {
     /// The transcript line of the prompt that started the run.
     Line(String),
-    /// The newest run of an agent (none: the main agent) for a prompt id (none: any prompt).
+    /// An agent's newest run with a prompt id. No agent means the main agent; no prompt id means any prompt.
     Newest(Option<String>, Option<String>),
 }
 
 impl<'a, 'w> SessionRecorder<'a, 'w> {
-    /// Finds or creates the session. Returns `None` if the session is unknown and the facts only report the end of
-    /// something, the start of a subagent or a resumed session: those facts do not create a session.
+    /// Finds or creates the session. Returns `None` if the session is unknown and no fact may create it. The end of a
+    /// session or run, the start of a subagent and a resumed session create none.
     fn open(context: &'a Context, write: &'a mut Writer<'w>, observation: &Observation) -> Result<Option<Self>> {
         let known = lock_session_row(write, observation.client, &observation.session)?;
         let first_time = observation.facts.first().map_or(write.now, |observed| observed.at);
@@ -247,7 +248,7 @@ impl<'a, 'w> SessionRecorder<'a, 'w> {
     }
 
     fn record(&mut self, observed: &ObservedFact) -> Result<()> {
-        // Skip only the facts whose ids no client generates: empty, too long or with control characters.
+        // Clients do not generate ids that are empty, too long or contain control characters. Skip facts with such ids.
         let ids = [&observed.agent, &observed.prompt.id, &observed.prompt.line];
         if !ids.into_iter().flatten().all(|id| matching::is_client_id(id)) || self.repeats_earlier_session(observed)? {
             return Ok(());

@@ -23,8 +23,8 @@ use crate::error::Result;
 /// Maximum number of removed paths that a session's row stores. The newest ones stay.
 const REMOVALS_MAX: usize = 200;
 
-/// A path that a shell command removed. Each agent has its own transcript, so one that is read later may report a file
-/// at this path.
+/// A path that a shell command removed. Each agent has its own transcript, so a transcript that is read later may
+/// report an earlier change of the path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Removal {
     pub at: Time,

@@ -29,7 +29,7 @@ const CLOCK_DIFFERENCE_MAX: i64 = 120_000_000;
 const DUPLICATE_HOOK_MAX: i64 = 2_000_000;
 /// Maximum depth of nested runs.
 const DEPTH_MAX: i64 = 100;
-/// Step limit of an observed run: the highest one, because Trackway cannot limit the turns of a client.
+/// Step limit of an observed run. It is the highest allowed value, because Trackway cannot limit a client's turns.
 const MAX_STEPS: i64 = 200;
 
 /// Marks open runs of a session as interrupted. The caller appends a condition on the agent.
@@ -75,8 +75,8 @@ row! {
 }
 
 impl RunPlacement {
-    /// True if the run is attached to this spawn and to the run that made the call. Without a spawn, true if the run is
-    /// attached to none.
+    /// True if the run is attached to this spawn and to the run that made the call. If no spawn is given, true if the
+    /// run is attached to no spawn.
     fn is_attached_to(&self, spawn: Option<&Spawn>) -> bool {
         let Some(spawn) = spawn.filter(|spawn| spawn.run_id != Some(self.id)) else {
             return spawn.is_some() || self.cause_id.is_none();
@@ -125,9 +125,9 @@ impl SessionRecorder<'_, '_> {
         }
     }
 
-    /// Records that the client started a run of the main agent to notify it about a background agent. The cause of the
-    /// new run is the person's message that caused the run that launched the background agent, or else the latest
-    /// message.
+    /// Records that the client started a run of the main agent to notify it about a background agent. The new run has
+    /// the same cause as the run that launched the background agent: a person's message. If that message is unknown,
+    /// the cause is the latest message.
     pub(super) fn record_notification(
         &mut self,
         observed: &ObservedFact,
@@ -169,7 +169,7 @@ impl SessionRecorder<'_, '_> {
         self.record_subagent(observed, &facts)?;
         let subagent = self.subagent(agent, observed.at)?;
         self.find_or_start_run(Some(&subagent), &RunStart { at: observed.at, prompt: &observed.prompt, hash: None })?;
-        // Match the subagent now: the context that the hook prints to it depends on the match.
+        // Match the subagent now, because the hook's output for the subagent depends on the match.
         self.resolve_matches()
     }
 
@@ -226,7 +226,8 @@ impl SessionRecorder<'_, '_> {
         Ok(true)
     }
 
-    /// True if another session logged the fact's prompt first (a fork or resume). Such facts are linked, not counted.
+    /// True if another session logged the fact's prompt first, because this session is its fork or continuation. Then
+    /// the session is linked to the other one, and the fact is not recorded again.
     pub(super) fn repeats_earlier_session(&mut self, observed: &ObservedFact) -> Result<bool> {
         let Some(line) = observed.prompt.line.as_deref() else {
             return Ok(false);
@@ -330,8 +331,8 @@ impl SessionRecorder<'_, '_> {
         Ok((run, new))
     }
 
-    /// True if this is the start of the run `link`: this source has not reported the run yet, the times are close, and
-    /// the prompts are equal if both are known.
+    /// True if `start` is the start of the run in `link`: this source has not reported the run yet, the times are
+    /// close, and the prompts are equal if both are known.
     fn is_same_start(&self, link: &RunPromptLink, subagent: Option<&Subagent>, start: &RunStart<'_>) -> bool {
         let difference = (link.started_at.micros() - start.at.micros()).abs();
         let is_new_to_source = match self.source {
@@ -344,8 +345,8 @@ impl SessionRecorder<'_, '_> {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         };
-        // A background subagent may keep running while the main agent receives other prompts, so the prompt ids of two
-        // reports of its start may differ.
+        // A background subagent may keep running while the main agent receives other prompts, so two reports of its
+        // start may name different prompt ids.
         let has_same_prompt_id = subagent.is_some() || agrees(&start.prompt.id, &link.prompt_id);
         is_new_to_source && is_near && has_same_prompt_id && agrees(&start.hash, &link.prompt_hash)
     }
@@ -438,7 +439,8 @@ impl SessionRecorder<'_, '_> {
         Ok(run.id)
     }
 
-    /// The main agent's run at a time. It is the parent of a subagent's run until the subagent is matched to its spawn.
+    /// Finds the main agent's run by the prompt id, else by the time. This run is the parent of a subagent's run until
+    /// the subagent is matched to its spawn.
     pub(super) fn newest_main_run(
         &mut self,
         prompt_id: Option<&str>,
@@ -532,7 +534,7 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// Reopens a run that was ended because its transcript ended there. An end that a hook reported takes precedence.
+    /// Reopens a run that was recorded as ended because its transcript ended there. An end that a hook reported stays.
     fn reopen_run(&mut self, observed: &ObservedFact, run: Id<kind::Run>) -> Result<()> {
         self.write.post(
             "update runs set status = ?3, outcome = null, final_message = null, ended_at = null where tenant_id = ?1 and id = ?2 and not attached and ended_at = ?4",
@@ -652,7 +654,8 @@ impl SessionRecorder<'_, '_> {
             let since = index.checked_sub(1).and_then(|before| runs.get(before)).map(|before| before.started_at);
             let until = runs.get(index + 1).map(|next| next.started_at);
             let is_after_previous_start = |spawn: &&Spawn| since.is_none_or(|since| spawn.created_at > since);
-            // Prefer the last call before the start. A call may also be reported late, but before the next start.
+            // Prefer the last call before the run's start. Otherwise accept a call that was reported late, but before
+            // the next run's start.
             let is_before_next_start = |spawn: &&Spawn| {
                 spawn.created_at.micros() <= run.started_at.micros() + CLOCK_DIFFERENCE_MAX
                     && until.is_none_or(|until| spawn.created_at < until)

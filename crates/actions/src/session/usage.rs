@@ -45,7 +45,8 @@ impl SessionRecorder<'_, '_> {
         Ok(())
     }
 
-    /// True if the message is already counted for any session. A copied line with a new id has no request id.
+    /// True if the message is already counted in any session. Only the original line has a request id, so only its key
+    /// starts with the message id.
     fn is_copy_counted(&mut self, message_id: &str) -> Result<bool> {
         let (from, to) = (format!("{message_id} "), format!("{message_id}!"));
         let sql = "select count(*) from run_usage where tenant_id = ?1 and once_key >= ?2 and once_key < ?3";

@@ -135,8 +135,8 @@ pub(crate) fn new_relation(
     }
 }
 
-/// Stores the labels of a relation as a revision, and returns the revision's number. The numbers continue those of
-/// deleted relations between the same stickies with the same type, because a synced folder may still contain such a
+/// Stores the labels of a relation as a revision, and returns the revision's number. If a relation of the same type
+/// between the same stickies was deleted, its numbers continue, because a synced folder may still contain the deleted
 /// relation.
 pub(crate) fn save_label_revision(
     context: &Context,

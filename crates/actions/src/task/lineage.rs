@@ -1,8 +1,8 @@
 //! Maintains the derived columns of a lineage (`current_id`, `replaced`, `generation`, `open_blockers`), and blocks its
 //! queue items while no version is live.
 //!
-//! Every action that changes replacements, archives, deletes, links, pins or finishes a task calls one of these
-//! functions, under the catalog lock.
+//! Every action that replaces, archives, deletes, links, pins or finishes a task calls one of these functions while it
+//! holds the catalog lock.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,7 +39,7 @@ pub(crate) fn no_live_version_reason(variant: &str, exact: bool) -> String {
     format!("{NO_LIVE_VERSION}{variant}: {why}")
 }
 
-/// True if the `why` of an item begins with such a reason.
+/// True if the `why` of an item begins with the reason that no version is live.
 pub(crate) fn is_no_live_version_reason(why: &str) -> bool {
     why.starts_with(NO_LIVE_VERSION)
 }
@@ -186,7 +186,7 @@ pub(crate) fn refresh_items(write: &mut Writer<'_>, lineage: Uuid) -> Result<()>
              where tenant_id = ?1 and id = ?2 and status in ('ready', 'waiting')",
             params![item, no_live_version_reason(&variant, exact), "\n"],
         )?;
-        // Other items may have waited for the key of this one.
+        // Other items may have waited for this item's concurrency key.
         write.notify_workers_on_commit();
     }
     let items_to_unblock = write.rows::<QueueItem>(
@@ -227,7 +227,7 @@ struct Edge {
 }
 
 /// The `blocks` links that are reachable from the lineages `starts`. Links of a lineage whose versions are all deleted
-/// are not followed, because it blocks nothing. Archived versions count, because they can be restored.
+/// are not followed, because such a lineage blocks nothing. Archived versions count, because they can be restored.
 ///
 /// The joins are cross joins because SQLite executes them in the written order. With other joins, it scans all tasks
 /// and builds an index of all links.

@@ -242,7 +242,7 @@ impl SetTask {
     }
 
     /// The task with the given fields changed. The code names every field of the action and every column of the row, so
-    /// that it does not compile if it ignores a new one.
+    /// that the compiler reports a new one that is missing here.
     fn apply(&self, write: &mut Writer<'_>, task: Task) -> Result<Task> {
         let Self {
             workflow: _,
@@ -472,7 +472,7 @@ pub(crate) fn recount_after_status_change(write: &mut Writer<'_>, before: &Task,
 }
 
 /// The JSON definition that a revision stores: all columns that `set_task` can set. The code names the other columns
-/// too, so that it does not compile if it ignores a new one.
+/// too, so that the compiler reports a new column that is missing here.
 fn definition(task: &Task) -> Value {
     let Task {
         id: _,

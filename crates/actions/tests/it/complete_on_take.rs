@@ -33,7 +33,8 @@ fn rejection(outcome: Result<Value>) -> (ErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
-/// Status of the item, whether it is finished without a lease, status of the run, whether it has ended without a token.
+/// The item's status, whether the item is finished and has no lease, the run's status, and whether the run has ended
+/// and has no token.
 fn item_and_run_state(env: &TestEnv, taken: &Value) -> (String, bool, String, bool) {
     let id: Id<kind::QueueItem> = taken["id"].as_str().unwrap().parse::<uuid::Uuid>().unwrap().into();
     env.read(|reader| {
@@ -51,7 +52,7 @@ fn held_state() -> (String, bool, String, bool) {
     ("running".to_owned(), false, "running".to_owned(), false)
 }
 
-/// The events of the log after the first `since`.
+/// The events of the log after the first `since` events.
 fn log_since(env: &TestEnv, since: usize) -> Vec<(String, String)> {
     env.events().split_off(since)
 }
@@ -180,7 +181,7 @@ engines! {
     }
 }
 
-/// A released item is taken again before younger ones, even while another transaction stays open.
+/// A released item is taken again before younger items, even while another transaction stays open.
 #[test]
 fn released_item_keeps_its_turn_during_long_transaction() {
     let env = TestEnv::new(Engine::Postgres);
@@ -206,8 +207,8 @@ fn released_item_keeps_its_turn_during_long_transaction() {
     lasting.batch("rollback").unwrap();
 }
 
-/// A take that finds an item taken since its search began must not lock the item, because the holder would have to
-/// wait.
+/// If an item is taken while another take searches, the searching take must not lock the item, because the holder would
+/// have to wait.
 #[test]
 fn take_skips_item_that_was_taken_during_its_search() {
     let env = TestEnv::new(Engine::Postgres);

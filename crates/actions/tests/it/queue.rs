@@ -196,7 +196,7 @@ engines! {
         before.assert_unchanged(&env.core);
     }
 
-    fn all_completion_paths_clean_texts_of_the_result(env: TestEnv) {
+    fn every_way_to_complete_cleans_the_texts_of_the_result(env: TestEnv) {
         create_tasks(&env);
         let results = |env: &TestEnv| -> Vec<Value> {
             env.read(|reader| Ok(reader.query::<(Value,)>("select result from queue_items where tenant_id = ?1 order by id", &[])?))
@@ -264,7 +264,7 @@ engines! {
         env.execute_json("queue_complete", id_and_fence(&second)).unwrap();
     }
 
-    fn take_requeues_expired_items_even_if_others_are_ready(env: TestEnv) {
+    fn take_requeues_expired_items_even_if_other_items_are_ready(env: TestEnv) {
         create_tasks(&env);
         let lost = add(&env, json!({ "task": "again", "priority": 9 }));
         for _ in 0..3 {
@@ -414,7 +414,7 @@ engines! {
         assert_eq!(ids(&take(&env, json!({}))), [later["id"].clone()]);
     }
 
-    fn adding_a_waiting_item_notifies_listeners(env: TestEnv) {
+    fn waiting_items_notify_listeners(env: TestEnv) {
         create_tasks(&env);
         let mut listener = Listener::connect(&env.database.url()).unwrap();
         let later = env.now().plus_seconds(3_600);

@@ -1,4 +1,5 @@
-//! Routing of messages to queue items: exactly once with concurrent senders, and in bulk as one by one.
+//! Routing of messages to queue items: each message is routed exactly once despite concurrent senders, and sending in
+//! bulk has the same result as sending one by one.
 
 use std::{collections::HashSet, thread};
 

@@ -171,8 +171,8 @@ engines! {
         own.assert_unchanged(&env.core);
         assert_eq!(without_references, WITHOUT_REFERENCES);
 
-        // These actions create a row of that name in the visitor's own tenant, or fail. They must not change the row
-        // with that id.
+        // Given a foreign id as the name, these actions create a row of this name in the visitor's own tenant, or fail.
+        // They must not change the row with this id.
         for id in &foreign {
             for name in WITHOUT_REFERENCES {
                 let action = ACTIONS.iter().find(|action| action.name == name).unwrap();

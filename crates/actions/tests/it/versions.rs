@@ -273,7 +273,7 @@ engines! {
         assert_eq!((status(&env, "go/v1").as_str(), status(&env, "go/v2").as_str()), ("open", "done"));
     }
 
-    fn new_version_inherits_the_definition_of_the_replaced_one(env: TestEnv) {
+    fn new_version_inherits_the_definition_of_the_replaced_version(env: TestEnv) {
         create_workflow_and_role(&env);
         let fields = json!({ "title": "Test it", "role": "coder", "script": "make test", "priority": "P0", "tags": ["a"], "timeout": "90m", "status": "done" });
         set(&env, "unit/v1", fields);
@@ -380,7 +380,7 @@ engines! {
         assert!(text.contains("what bob found") && text.contains("newer") && !text.contains("which this task replaces"), "{text}");
     }
 
-    fn message_leads_to_a_report_in_the_wake_of_others(env: TestEnv) {
+    fn message_leads_to_a_report_in_the_wake_of_a_linked_task(env: TestEnv) {
         create_workflow_and_role(&env);
         let studio = "main";
         env.execute_json("set_agent", json!({ "handle": "grace", "role": "coder" })).unwrap();
@@ -457,10 +457,10 @@ engines! {
         assert_eq!(ready_variants(&env), ["c"]);
     }
 
-    fn report_of_linked_task_follows_replacements_not_age(env: TestEnv) {
+    fn report_of_linked_task_comes_from_the_newest_version(env: TestEnv) {
         create_workflow_and_role(&env);
         env.agent("ada");
-        // The newer version is defined before the older one.
+        // The newer version is created first, so the order of creation would select the wrong report.
         for variant in ["new", "old", "main"] {
             task(&env, variant);
         }
@@ -478,7 +478,7 @@ engines! {
         assert_eq!(env.core.store().integrity_findings().unwrap(), Vec::<String>::new());
     }
 
-    fn version_that_replaces_two_inherits_from_the_nearest(env: TestEnv) {
+    fn version_that_replaces_two_versions_inherits_from_both(env: TestEnv) {
         create_workflow_and_role(&env);
         env.agent("ada");
         for variant in ["first", "second", "merged", "other"] {
@@ -494,7 +494,7 @@ engines! {
         for part in ["pinned to: first, which this task replaces", "what ada found"] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        // If both replaced versions have a board, the one that was replaced last counts.
+        // If both replaced versions have a board, the board of the version that was replaced last counts.
         env.execute_json("set_board", json!({ "name": "later", "task": "second" })).unwrap();
         let text = wake_text(&env, "merged", "ada");
         assert!(text.contains("pinned to: second, which this task replaces") && !text.contains("pinned to: first"), "{text}");

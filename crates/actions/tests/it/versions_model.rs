@@ -45,9 +45,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Model {
     /// Newer and older version, oldest replacement first.
     replacements: Vec<(usize, usize)>,
-    /// From, to, whether it blocks; oldest first.
+    /// From, to, and whether the link blocks; oldest link first.
     links: Vec<(usize, usize, bool)>,
-    /// Role and version, last pinned at the end.
+    /// Role and version, in the order of pinning.
     pins: Vec<(usize, usize)>,
     archived: BTreeSet<usize>,
     done: BTreeSet<usize>,

@@ -31,7 +31,7 @@ fn conflict(message: &str) -> (ErrorKind, String) {
     (ErrorKind::Conflict, message.to_owned())
 }
 
-/// The events of the log after the first `before`.
+/// The events of the log after the first `before` events.
 fn logged_since(env: &TestEnv, before: usize) -> Vec<(String, String)> {
     env.events().split_off(before)
 }

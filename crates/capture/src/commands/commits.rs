@@ -40,9 +40,9 @@ impl CompletedCommand<'_> {
         commit.committed_at.is_some_and(|at| self.includes(at.micros() / SECOND))
     }
 
-    /// The commits in the output of `git commit`, with their details if the repository still has them. If the command
-    /// does not mention git, such output counts only if the repository has a commit from the period of the command, or
-    /// if there is no repository.
+    /// The commits in the output of `git commit`, with their details if the repository still has them. A command that
+    /// does not mention git may print an older log. Its output counts only if the repository has the commit and the
+    /// commit is from the period of the command, or if there is no repository.
     fn printed_commits(&self, root: Option<&str>) -> Vec<CommitFacts> {
         let is_git = self.command.contains("git");
         let commit = |(hash, subject): (&str, &str)| {
@@ -63,7 +63,8 @@ impl CompletedCommand<'_> {
     }
 }
 
-/// Whether a command names a git subcommand that makes commits. A script that commits can have any name.
+/// Whether a command names a git subcommand that makes commits. Does not recognise scripts that commit, because they
+/// can have any name.
 fn names_commit(command: &str) -> bool {
     let commits = |word: &str| matches!(word, "commit" | "merge" | "cherry-pick" | "revert" | "am" | "rebase");
     simple_commands(command).iter().any(|words| {
@@ -107,7 +108,8 @@ impl HeadLog {
         if appeared.is_empty() {
             return commits;
         }
-        // If the output has a commit, the subcommand in the command line made that one, not those that only appeared.
+        // If git printed a commit, the subcommand in the command line made the printed commit. Then the command line is
+        // no evidence for the commits that only appeared.
         let is_named = commits.is_empty() && names_commit(command.command);
         let evidence = if is_named { CommitEvidence::Named } else { CommitEvidence::Appeared };
         for commit in appeared {
@@ -124,8 +126,8 @@ impl HeadLog {
         Self { agent_trees, cwd: cwd.map(str::to_owned), root, moves }
     }
 
-    /// The commits that HEAD moved to while the command ran, without older ones, which the command only pulled or
-    /// checked out.
+    /// The commits that HEAD moved to while the command ran. Omits commits that are older than the command, because the
+    /// command only pulled or checked them out.
     fn appeared(&self, root: &str, command: &CompletedCommand<'_>) -> Vec<CommitFacts> {
         let age = format!("--max-age={}", command.since.micros() / SECOND);
         let mut range = vec![age.as_str()];

@@ -40,7 +40,7 @@ pub const SWITCH: &str = "TRACKWAY_HOOK_DAEMON";
 /// The earlier name of [`SWITCH`], which still works.
 const FORMER_SWITCH: &str = "TRACKWAY_HOOK_KEEPER";
 
-/// The timeout of a hook for the daemon's answer. After it, the hook writes its event itself.
+/// The time that a hook waits for the daemon's answer. After this time, the hook writes its event itself.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time without events after which a daemon exits.
 const IDLE_LIMIT: Duration = Duration::from_mins(10);
@@ -49,7 +49,7 @@ const IDLE_LIMIT: Duration = Duration::from_mins(10);
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Threads that write events.
 const WORKER_THREADS: usize = 4;
-/// The first byte of an answer: the daemon wrote the event. The text for the client follows.
+/// The first byte of an answer if the daemon wrote the event. The text for the client follows.
 const EVENT_WRITTEN: u8 = b'+';
 
 /// The daemon's name in the hook log, in place of the name of an event.
@@ -195,7 +195,7 @@ pub fn run<D: Destination>(
     running.exit()
 }
 
-/// Quiet sessions by the name of the client and the id that the client assigned.
+/// Quiet sessions. The key is the name of the client and the id that the client assigned to the session.
 type QuietSessions = HashMap<(String, String), QuietSession>;
 
 /// A session that may have sent its last event.

@@ -80,7 +80,7 @@ pub enum ToolCall {
     /// Runs a command.
     Command {
         tool: &'static str,
-        /// The id of the call and the command.
+        /// The id of the call, and the command line.
         call: Option<(String, String)>,
     },
 }
@@ -101,7 +101,7 @@ pub struct ToolResult {
 pub struct Stop {
     /// The agent's last message.
     pub message: Option<String>,
-    /// Whether a hook prevented the agent from stopping before. Then the message answers that hook.
+    /// Whether a hook prevented an earlier stop of the agent. In that case the message answers that hook.
     pub after_hook: bool,
 }
 
@@ -128,7 +128,8 @@ impl HookEvent {
         matches!(self.kind, EventKind::SessionStarted { .. } | EventKind::SubagentStarted { .. })
     }
 
-    /// Whether the event ends a command, which may have made commits. Any command may, because scripts can commit.
+    /// Whether the event ends a command, which may have made commits. Every command counts, because a script can
+    /// commit.
     pub fn may_have_committed(&self) -> bool {
         matches!(self.kind, EventKind::ToolEnded(ToolCall::Command { .. }, _))
     }
@@ -172,7 +173,7 @@ impl HookEvent {
             }
             EventKind::ToolStarted(call) => self.call(call, None, session, seen),
             EventKind::ToolEnded(call, result) => self.call(call, Some(result), session, seen),
-            // The client did not name the subagent. Its transcript will.
+            // The client did not name the subagent. The subagent's transcript names it later.
             EventKind::SubagentStarted { .. } | EventKind::SubagentStopped(_) if self.agent.is_none() => Vec::new(),
             EventKind::SubagentStarted { agent_type, in_session } => {
                 let start = seen(Fact::SubagentStart { agent_type: agent_type.clone() });

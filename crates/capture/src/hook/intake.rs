@@ -36,11 +36,13 @@ use crate::{
 const CONTEXT_MAX: usize = closing::HOOK_OUTPUT_MAX - 500;
 /// Maximum number of UTF-16 code units of the owner's description of the agent in that context.
 const IDENTITY_MAX: usize = 3_000;
-/// Bytes of transcripts above which the hook for the end of a session leaves reading to the next hook.
+/// If the transcripts have more new bytes than this, the hook for the end of a session leaves reading them to the next
+/// hook.
 const READ_AT_END_MAX: u64 = 8 << 20;
 /// Maximum number of files whose change is attributed to the commands of one run.
 const OBSERVED_MAX: usize = 200;
-/// Bytes of transcripts above which an event takes several transactions, so that other writers need not wait too long.
+/// If an event reads more bytes of transcripts than this, it takes several transactions, so that other writers need not
+/// wait too long.
 const TRANSACTION_BYTES_MAX: i64 = 8 << 20;
 
 /// Reads the database after the facts of an event were written, in the same transaction. May return a further
@@ -125,7 +127,7 @@ impl Intake<'_> {
             event.transcripts_to_read.iter().try_for_each(|transcript| batch.read(transcript))
         };
         // An unreadable transcript must not prevent recording the event. But then this call returns an error instead of
-        // an answer, so the agent receives no end-of-run prompt, and none may be recorded.
+        // an answer, so the agent receives no end-of-run prompt, and the database must not record that it did.
         let memory = if read.is_ok() { memory } else { Memory::Off };
         let answer = batch.finish(memory, at)?;
         read.map(|()| answer)
@@ -166,7 +168,7 @@ impl Intake<'_> {
             return Ok(Vec::new());
         }
         let now = self.agent_state(event)?;
-        // The time of the command that this event reports. If there is no run yet, the command begins one.
+        // The time of the command that this event reports. If there is no run yet, the command begins a run.
         let command = event.may_have_committed().then_some(at);
         let Some(started_at) = now.as_ref().map(|now| now.started_at).or(command) else { return Ok(Vec::new()) };
         let shell = now.as_ref().and_then(|now| now.shell_at).max(command);
@@ -236,12 +238,13 @@ impl Intake<'_> {
             let last = last_change(&mut read, workspace, &redacted(&path))?;
             let digest = digest_of_file(&file);
             let is_news = match change {
-                // The time of a deletion is unknown. It belongs to this run only if the file existed during the run.
+                // The time of a deletion is unknown. The deletion counts for this run only if the file existed during
+                // the run.
                 FileChange::Delete => {
                     last.as_ref().is_some_and(|last| last.change != FileChange::Delete && last.created_at >= since)
                 }
-                // Some clients do not report the content after a change. Then a file that was not written since is
-                // unchanged.
+                // Some clients do not report the content after a change. For these, a file that was not written since
+                // the change is unchanged.
                 _ if last.as_ref().is_some_and(|last| last.digest.is_none() && !is_newer(&file, last.created_at)) => {
                     false
                 }
@@ -271,7 +274,7 @@ struct Batch<'a> {
     intake: &'a Intake<'a>,
     event: &'a HookEvent,
     observations: Vec<Observation>,
-    /// Bytes of transcripts that the observations were read from.
+    /// The number of transcript bytes from which the observations were read.
     bytes: i64,
 }
 
@@ -343,7 +346,7 @@ fn is_newer(file: &Path, at: Time) -> bool {
     modified_at(file).is_none_or(|modified| modified > at)
 }
 
-/// The work tree of a location and the commit at its HEAD, if that differs from the recorded one.
+/// The work tree of a location and the commit at its HEAD, if HEAD differs from the recorded HEAD.
 fn moved_head<'a>(location: &'a Location, heads: Option<&str>) -> Option<(&'a str, String)> {
     let root = location.root.as_deref().filter(|_| location.workspace.is_some())?;
     let head = work_tree::head(root)?;

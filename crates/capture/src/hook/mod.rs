@@ -47,7 +47,7 @@ pub trait Destination: Debug + Send + Sync {
 
     fn tenant(&self) -> &str;
 
-    /// The name of the operating-system user, on whose behalf the hook observes.
+    /// The name of the operating-system user for whom the hook records events.
     fn user(&self) -> String;
 
     /// Opens the database with a timeout for waiting on other writers.
@@ -84,7 +84,7 @@ struct ReceivedEvent {
 
 impl HookCall {
     /// Records an event, and returns the text to print. Logs failures instead of returning them, so that they do not
-    /// disturb the client. `find_destination` finds the database from the header of the event. It returns none if the
+    /// disturb the client. `find_destination` finds the database from the header of the event. Returns none if the
     /// session is excluded.
     pub fn handle<D: Destination>(
         self,
@@ -161,8 +161,8 @@ impl EventWriter {
         intake.record(event, received.memory, received.at)
     }
 
-    /// Returns the text to print. If the event could not be written, spools it after a transient error, and logs it
-    /// after a permanent one.
+    /// Returns the text to print. If the event could not be written, spools the event after a transient error, and logs
+    /// a permanent error.
     fn finish(
         &self,
         client: &'static dyn Client,
@@ -188,8 +188,8 @@ impl EventWriter {
     }
 }
 
-/// Attaches a session to the run whose token it has. Each event counts as a sign of life of the run. A session whose
-/// token is invalid, or is not a run token, is treated like a session without a token.
+/// Attaches a session to the run of its token. Each event counts as a sign of life of the run. Ignores a token that is
+/// invalid or is not a run token.
 fn attach(core: &Core, token: Option<&String>, client: &str, session: &str) -> Result<()> {
     let Some(token) = token else { return Ok(()) };
     let attached = core.authenticate(&Credential::Token(Secret(token.clone()))).and_then(|run| match run.run {

@@ -13,7 +13,7 @@ use trackway_domain::{Time, enums::Memory};
 pub struct Spooled {
     pub at: Time,
     pub memory: Memory,
-    /// The name of the client. Versions that supported only one client wrote none.
+    /// The name of the client. Versions of Trackway that supported only one client wrote none.
     #[serde(default)]
     pub client: Option<String>,
     pub event: String,

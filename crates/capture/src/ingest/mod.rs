@@ -36,7 +36,8 @@ const TRANSACTION_BYTES: i64 = 16 << 20;
 /// Maximum number of problems that a summary lists.
 const PROBLEMS_MAX: usize = 10;
 
-/// The amount of data that an ingest read, and the counts of rows that the database now has for the sessions in it.
+/// The amount of data that an ingest read, and the numbers of rows that the database now has for the sessions that were
+/// read.
 #[derive(Debug, Default, Serialize)]
 pub struct IngestSummary {
     pub files: i64,

@@ -70,7 +70,7 @@ pub(super) struct FileStamp {
 pub struct SelectedTranscripts {
     pub transcripts: Vec<Candidate>,
     pub problems: Vec<String>,
-    /// Files and folders that a client could not read. Each is one of the problems.
+    /// Files and folders that a client could not read. `problems` has an entry for each.
     unreadable: HashSet<PathBuf>,
     stamps: HashMap<PathBuf, FileStamp>,
 }
@@ -128,12 +128,13 @@ impl Selection {
                 continue;
             }
             match unknown.iter_mut().find(|(other, _)| other == path) {
+                // A file can be named twice.
+                Some((_, names)) if names.contains(&client.display_name()) => {}
                 Some((_, names)) => names.push(client.display_name()),
                 None => unknown.push((path, vec![client.display_name()])),
             }
         }
-        for (path, mut names) in unknown {
-            names.dedup();
+        for (path, names) in unknown {
             found.problems.push(format!("{}: not a transcript of {}", path.display(), names.join(", ")));
         }
     }
@@ -146,7 +147,8 @@ impl Selection {
         }
         let stamp = FileStamp { length: file.len(), modified: file.modified().ok(), is_abandoned: is_abandoned(&file) };
         let is_changed = self.recorded.get(candidate) != Some(&stamp);
-        // Several clients may search the same folder. An older stamp makes the next pass read what came since.
+        // Several clients may search the same folder. Keep the oldest stamp, so that the next pass reads what was
+        // written after it.
         stamps.entry(candidate.to_path_buf()).or_insert(stamp);
         is_changed
     }
@@ -170,9 +172,9 @@ impl Selection {
     }
 }
 
-/// Whether the client of a root reads a file or folder. If roots of several clients contain a file, its client is the
-/// first one that recognises it. The first client also reads files that no client recognises, and reports the reason
-/// if it cannot.
+/// Whether the client of a root reads a file or folder. If roots of several clients contain a file, the first client
+/// that recognises the file reads it. If no client recognises the file, the first client tries to read it and reports
+/// the problem.
 fn is_read_by(root: &Source, candidate: &Path, roots: &[Source]) -> bool {
     let mut clients: Vec<&'static dyn Client> = Vec::new();
     for other in roots.iter().filter(|other| candidate.starts_with(&other.path)) {

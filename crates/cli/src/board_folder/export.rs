@@ -26,12 +26,12 @@ use crate::{
     render::Layout,
 };
 
-/// The steps of an export, in order. If the process is killed in between, the next sync completes the export.
+/// The steps of an export, in order. If the process is killed between two steps, the next sync completes the export.
 #[derive(Debug, Default)]
 struct Plan {
     steps: Vec<Step>,
     counts: Counts,
-    /// The number of edits in the folder that stay, because they are not on the board yet.
+    /// The number of edits that the export leaves in the folder, because they are not on the board yet.
     kept_changes: i64,
 }
 
@@ -180,8 +180,8 @@ fn plan_stickies(
     Ok(())
 }
 
-/// Plans `relations.yaml`, which is written first, because its lines refer to stickies by their names on the board. A
-/// line that was edited in the folder stays until it is imported.
+/// Plans `relations.yaml`. The export writes this file first, because its lines refer to stickies by their names on the
+/// board. A line that was edited in the folder stays until it is imported.
 fn plan_relations(
     plan: &mut Plan,
     contents: &BoardContents,
@@ -222,7 +222,7 @@ fn plan_relations(
     Ok(counts)
 }
 
-/// Plans `blackboard.yaml`, which is written last, because it records that the folder was synced.
+/// Plans `blackboard.yaml`. The export writes this file last, because it records that the folder was synced.
 fn plan_board(
     plan: &mut Plan,
     contents: &BoardContents,

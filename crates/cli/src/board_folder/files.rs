@@ -30,7 +30,7 @@ pub struct Files {
     leftovers: Vec<PathBuf>,
 }
 
-/// The treatment of `relations.yaml`.
+/// How to read `relations.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelationsMode {
     Read,
@@ -65,7 +65,7 @@ impl Files {
             if name.strip_prefix('.').and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX)).is_some_and(is_board_file) {
                 files.leftovers.push(entry.path());
             }
-            // Editors create hidden backup copies.
+            // Skip hidden files, because editors create hidden backup copies.
             if !is_board_file(name) || name.starts_with('.') {
                 continue;
             }

@@ -29,8 +29,8 @@ pub fn is_folder_command(verb: &str) -> bool {
     FOLDER_COMMANDS.contains(&verb)
 }
 
-/// Adds the commands that read and write folders. `sync` is an action whose folder is, on the command line, a
-/// directory.
+/// Adds the commands that read and write folders. The action `sync` receives the content of a folder; on the command
+/// line, the user names a directory instead.
 pub fn commands(board: Command) -> Command {
     let directory = || {
         Arg::new("dir").value_name("DIR").required(true).value_parser(clap::value_parser!(PathBuf)).help("The folder")
@@ -118,7 +118,8 @@ fn import(
         ));
     }
     if !is_dry_run {
-        // The board is committed. The next sync matches files that cannot be written now by name or content.
+        // The board is committed, so a failed write is only a warning. The next sync matches such files by their names
+        // or contents.
         if let Err(failure) = write_back(&files, &synced) {
             remarks.push(format!("warning: the board was updated, but not its folder: {}", failure.message));
         }
@@ -131,7 +132,7 @@ fn import(
 
 fn write_back(files: &Files, synced: &SyncResult) -> Result<(), Failure> {
     files.remove_leftovers()?;
-    // Write the present names of the stickies, without deleted ones.
+    // The lines contain the present names of the stickies, and no deleted stickies.
     if let Some(lines) = synced.lines.as_ref().filter(|lines| files.folder.relations.as_ref() != Some(lines)) {
         files.replace(RELATIONS_FILE, &relations_yaml(lines)?)?;
     }
@@ -140,7 +141,8 @@ fn write_back(files: &Files, synced: &SyncResult) -> Result<(), Failure> {
     }
     let before = files.folder.board.as_ref();
     let seen = synced.synced_at.or_else(|| before.and_then(|board| board.synced_at));
-    // If only the board has changed, keep the file, so that its edit count names the version it is based on.
+    // If only the board has changed since the file was written, keep the file: its edit count names the version of the
+    // board that the file is based on.
     let is_older = before.is_some_and(|board| {
         board.edit_count.is_some_and(|number| number < synced.edit_count) && synced.board == "same"
     });
@@ -163,7 +165,7 @@ fn outcome_data(counts: Counts, board: &str, relations: Counts, id: Option<Uuid>
     })
 }
 
-/// One line for each file and relation, with its mark.
+/// Compares a board with its folder. Returns one line for each file and relation, with a mark for the difference.
 fn diff(app: &App, board: &Ref<kind::Board>, directory: &Path) -> Result<CommandOutcome, Failure> {
     let files = Files::read(directory, RelationsMode::Read)?;
     let mut read = app.reader()?;

@@ -37,7 +37,7 @@ pub struct SettingsState {
     pub scope: Scope,
     /// The file with the hooks. None if the client's adapter cannot determine it.
     pub file: Option<PathBuf>,
-    /// The memory setting of our hooks. None without our hooks.
+    /// The memory setting of our hooks. None if the file does not have our hooks.
     pub memory: Option<Memory>,
     pub has_server: bool,
     /// The reason why the settings cannot be read.
@@ -118,12 +118,12 @@ impl ClientState {
         self.program.is_some()
     }
 
-    /// Whether the settings of the scope, or of any scope, have our hooks.
+    /// Whether the settings of this scope have our hooks. Without a scope, whether any settings have them.
     pub fn is_connected(&self, scope: Option<Scope>) -> bool {
         self.of(scope).any(SettingsState::is_connected)
     }
 
-    /// The settings of a scope, or of all scopes.
+    /// The settings of this scope. Without a scope, all settings.
     pub fn of(&self, scope: Option<Scope>) -> impl Iterator<Item = &SettingsState> {
         self.settings.iter().filter(move |settings| scope.is_none_or(|scope| settings.scope == scope))
     }
@@ -150,7 +150,7 @@ pub fn settings_of(client: &dyn Client) -> Vec<SettingsState> {
     [Scope::Project, Scope::User].map(|scope| SettingsState::read(client, scope)).into()
 }
 
-/// Every known client. Asks all programs for their versions at the same time, because some take a second.
+/// Every known client. Asks all programs for their versions at the same time, because some programs take a second.
 pub fn find_clients() -> Vec<ClientState> {
     thread::scope(|scope| {
         let searches: Vec<_> = CLIENTS.0.iter().map(|client| scope.spawn(move || ClientState::find(*client))).collect();

@@ -125,7 +125,7 @@ fn scope_flag(matches: &ArgMatches) -> Option<Scope> {
     }
 }
 
-/// The scope in the arguments, or else the project if the current directory is in one.
+/// The scope in the arguments. The default is the project if the current directory is inside a project, else the user.
 fn scope_of(matches: &ArgMatches) -> Scope {
     let default = || if location::project_top().is_some() { Scope::Project } else { Scope::User };
     scope_flag(matches).unwrap_or_else(default)
@@ -257,7 +257,7 @@ fn disconnect_connected(matches: &ArgMatches, dry_run: bool) -> Result<CommandOu
         all.retain(|settings| flag.is_none_or(|flag| settings.scope == flag));
         remarks.extend(problems(*client, all.iter()));
         is_unreadable |= all.iter().any(|settings| settings.file.is_some() && settings.problem.is_some());
-        // If one of the settings files cannot be read, change neither.
+        // A scope has two settings files. If one of them cannot be read, do not change the other.
         for settings in all.iter().filter(|settings| settings.has_entries() && settings.problem.is_none()) {
             let place = settings.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
             let line = format!("{} in {place}", client.display_name());
@@ -313,8 +313,8 @@ impl Changes {
     }
 }
 
-/// Changes the settings of several clients. An error that a dry run finds changes none of them. A later error stops the
-/// command; the clients before it stay changed.
+/// Changes the settings of several clients. A dry run of all changes comes first; if it fails, no client is changed. A
+/// later error stops the command, and the clients that were changed before the error stay changed.
 fn change_all(
     targets: &[Target],
     dry_run: bool,
@@ -345,7 +345,7 @@ mod tests {
 
     use super::*;
 
-    /// Changes two targets, of which the second one fails in a dry run, or only when it is written.
+    /// Changes two targets. The change of the second target fails in the dry run, or only when it is written.
     fn change_two(fails_in_dry_run: bool) -> (Result<Changes, Failure>, Vec<(Scope, bool)>) {
         let client = CLIENTS.0[0];
         let targets = [Scope::Project, Scope::User].map(|scope| Target { client, version: None, scope });

@@ -78,7 +78,7 @@ pub fn connect(target: &Target, options: ConnectOptions, dry_run: bool) -> Resul
         let before = connection.memory(file.text()).map_err(|why| file.invalid(&why))?;
         let hook_settings = HookSettings { memory: memory.or(before).unwrap_or_default(), ..hook_settings.clone() };
         let text = connection.add_hooks(file.text(), &hook_settings).map_err(|why| file.invalid(&why))?;
-        // The backup is the file without our hooks. Connecting again, with other options, keeps it.
+        // The backup is the file without our hooks. Connecting again, with other options, keeps the backup.
         Ok(PlannedFile {
             text: Some(text),
             backup: if before.is_none() { BackupAction::Write } else { BackupAction::Keep },
@@ -163,7 +163,8 @@ fn disconnect_result(change: &Change) -> &'static str {
     }
 }
 
-/// The new text of a file that contained only our entries: the backup, if it is blank. `None` removes the file.
+/// The new text of a file that contained only our entries: the backup if it is blank, or else `None`, which removes the
+/// file.
 fn blank_backup(backup: Option<&str>) -> Option<String> {
     let is_blank = |text: &&str| {
         let content: String =
@@ -212,7 +213,7 @@ fn hooks_outcome(
     change: &Change,
     dry_run: bool,
 ) -> CommandOutcome {
-    // A session reads the settings of its start directory, but of no parent directory: show where to start it.
+    // A session reads the settings of its start directory, but not of parent directories. So show where to start it.
     let project = path.parent().and_then(Path::parent).filter(|_| scope == Scope::Project);
     let data = json!({
         "client": client.command_name(),

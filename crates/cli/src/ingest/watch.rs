@@ -21,7 +21,7 @@ pub fn until_stopped(ingesting: &mut Ingest<'_>) -> Result<(), Failure> {
     let (sender, stop) = mpsc::channel();
     thread::spawn(move || {
         signals.wait();
-        // Fails when the import has failed in the meantime.
+        // The send fails if the import has already ended with an error.
         let _ = sender.send(());
     });
     let (mut is_first, mut is_waiting) = (true, false);

@@ -61,7 +61,7 @@ mod tests {
     use super::super::{Layout, Output};
     use crate::dispatch::CommandOutcome;
 
-    /// The output on a terminal of this width without colours, or in a pipe.
+    /// The output without colours on a terminal of this width, or in a pipe if there is no width.
     fn rendered(layout: Layout, data: serde_json::Value, width: Option<u16>) -> String {
         let text = Output { json: false, width }.render(&CommandOutcome::new(data, layout));
         anstream::adapter::strip_str(&text).to_string()

@@ -8,7 +8,7 @@ use trackway_domain::enums::Memory;
 use super::{Renderer, dim, heading};
 
 impl Renderer {
-    /// Several results. A dry run shows the difference of each changed file.
+    /// Several results. A dry run shows the diff of each changed file.
     pub(super) fn connections(&self, data: &Value) -> String {
         let render = |change: &Value| {
             change["diff"].as_str().map_or_else(|| self.connection(change), |diff| diff.trim_end().to_owned())
@@ -16,7 +16,7 @@ impl Renderer {
         data.as_array().into_iter().flatten().map(render).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// The results of connecting some of the known clients, or else the known clients.
+    /// The results of connecting clients. If there are no results, the known clients.
     pub(super) fn clients(&self, data: &Value) -> String {
         let clients = data["clients"].as_array().map(Vec::as_slice).unwrap_or_default();
         match self.connections(&data["results"]) {

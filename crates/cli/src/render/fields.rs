@@ -47,8 +47,8 @@ impl Renderer {
             .collect()
     }
 
-    /// A nested list with at most eight columns: the fields that fit in one line, and are not empty in all rows. Long
-    /// texts are cut.
+    /// A nested list. Its columns are the first eight fields that fit in one line and have a value in at least one row.
+    /// Long texts are cut.
     fn nested(&self, rows: &[Value]) -> String {
         let Some(Value::Object(first)) = rows.first() else {
             return self.format_value("", &Value::Array(rows.to_vec()));
@@ -63,7 +63,7 @@ impl Renderer {
     }
 }
 
-/// Columns of nested lists whose first eight fields would not include the author.
+/// Explicit columns for nested lists whose first eight fields do not include the author.
 fn columns_below(name: &str) -> &'static [&'static str] {
     match name {
         "comments" => &["id", "title", "body", "author", "run_id", "updated_at"],
@@ -87,7 +87,7 @@ pub(super) fn excerpts(rows: &[Value], max: usize) -> Value {
     Value::Array(rows)
 }
 
-/// Whether an id is omitted, because the object contains the name, too.
+/// Whether an id is omitted because the object also contains the name.
 fn has_display_name(fields: &Map<String, Value>, name: &str) -> bool {
     name.strip_suffix("_id").is_some_and(|base| fields.contains_key(base))
 }

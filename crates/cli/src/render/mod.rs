@@ -102,7 +102,7 @@ impl Layout {
         }
     }
 
-    /// A list, if there are columns.
+    /// Replaces the layout by a list with these columns, if there are any.
     #[must_use]
     pub fn with_columns(self, columns: &'static [&'static str]) -> Self {
         if columns.is_empty() { self } else { Self::Rows(columns) }
@@ -160,7 +160,7 @@ impl Output {
         if let Some(more) = &outcome.more {
             envelope["more"] = json!(more);
         }
-        // Objects contain their notices already; lists cannot.
+        // An object already contains its notices. A list cannot contain them.
         if outcome.data.is_array() && !outcome.remarks.is_empty() {
             envelope["remarks"] = json!(outcome.remarks);
         }

@@ -39,29 +39,31 @@ impl Renderer {
         let next = if let Some(in_queue) = queue.get("ready").and_then(Value::as_i64) {
             let mut next: Vec<String> = left.iter().map(SkippedItems::advice).collect();
             if in_queue > left.iter().map(|left| left.items).sum() {
-                next.insert(0, "trackway work to run the items in the queue".to_owned());
+                next.insert(0, "to run the items in the queue: trackway work".to_owned());
             }
             next.join("; ")
         } else if queue.contains_key("failed") {
-            "trackway queue list --status failed to see failed items; trackway queue requeue to retry one".to_owned()
+            "to see failed items: trackway queue list --status failed; to retry one: trackway queue requeue".to_owned()
         } else if let Some(first) = ready.first() {
             parts.push(format!("{} {}", heading("ready"), ready.join(", ")));
             match data["ready_to_run"].as_str() {
-                Some(first) => format!("trackway task run {first}, or trackway ready --claim"),
-                None => format!("trackway ready --claim to claim {first}"),
+                Some(first) => {
+                    format!("to run the first task: trackway task run {first}; or to claim it: trackway ready --claim")
+                }
+                None => format!("to claim {first}: trackway ready --claim"),
             }
         } else {
             parts.push(dim("no task is ready"));
             if queue.contains_key("blocked") {
-                "trackway queue list --status blocked to see the reasons; trackway queue requeue to unblock an item"
+                "to see the reasons: trackway queue list --status blocked; to unblock an item: trackway queue requeue"
                     .to_owned()
             } else if queue.is_empty() && has_run {
-                "trackway made last to see the changes of the last run; trackway why FILE for the origin of a file"
+                "to see the changes of the last run: trackway made last; to see where a file comes from: trackway why FILE"
                     .to_owned()
             } else if queue.is_empty() {
-                "trackway demo for a guided demo; trackway --help for all commands".to_owned()
+                "for a guided demo: trackway demo; for all commands: trackway --help".to_owned()
             } else {
-                "trackway queue list to see running and waiting items".to_owned()
+                "to see running and waiting items: trackway queue list".to_owned()
             }
         };
         parts.push(match (&data["hooked_at"], &data["hooks"]) {

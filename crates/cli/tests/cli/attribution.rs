@@ -123,7 +123,7 @@ both_engines! {
         let hit = terminal.json(&["search", "hello"])[0].clone();
         assert_eq!((&hit["from"], &hit["run_id"]), (&json!("bot"), &json!(run)));
 
-        // The text output shows both, too.
+        // The text output also shows the author and the run.
         let short = &run[28..];
         for arguments in [
             &["note", "get", &note][..], &["note", "list"], &["decision", "get", &decision], &["decision", "list"], &["commitment", "list"],

@@ -1,5 +1,5 @@
-//! Background agents: how they end, and that the client's notifications about it are not recorded as a person's
-//! messages.
+//! Background agents: Trackway records their outcomes, but does not record the client's notifications about them as
+//! messages of a person.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn task_notification(agent: &str, call: &str, status: &str) -> String {
     )
 }
 
-/// The status of each spawn, paired with that of its agent's run.
+/// The status of each spawn, with the status of the run of its agent.
 fn spawn_and_run_statuses(terminal: &Terminal) -> Vec<(String, String)> {
     let spawns = terminal.json(&["spawn", "list"]);
     let tree = terminal.json(&["session", "show", &text(&spawns[0]["session_id"])])["tree"].clone();
@@ -27,7 +27,8 @@ fn status_pairs<const COUNT: usize>(pairs: [(&str, &str); COUNT]) -> Vec<(String
     pairs.map(|(spawn, run)| (spawn.to_owned(), run.to_owned())).to_vec()
 }
 
-/// Asserts that no notification is a message, and that `why` leads from a later file to the person's prompt.
+/// Asserts that no notification is a message, and that `why` leads from a file that an agent wrote later to the
+/// person's prompt.
 fn assert_only_the_persons_prompt_is_a_message(terminal: &Terminal, path: &str) {
     let bodies = column(&terminal.json(&["message", "list"]), "body");
     assert!(!bodies.iter().any(|body| body.contains("notification")), "{bodies:?}");
@@ -42,8 +43,8 @@ both_engines! {
         let session = HookSession { terminal: &terminal, id: SESSION };
         session.prompt("set sail");
         session.send_agent_call("t1", "row");
-        // Claude Code 2.1.220 names in the agent's transcript the prompt that arrived while the agent started (here
-        // `p1`).
+        // The hook names prompt `p0`. The agent's transcript of Claude Code 2.1.220 instead names prompt `p1`, which
+        // arrived while the agent started.
         session.send("SubagentStart", &json!({ "agent_id": "a1", "agent_type": "general-purpose", "prompt_id": "p0" }));
         let mut agent_lines = TranscriptWriter::new(SESSION, project(&terminal).to_str().unwrap()).for_agent("a1");
         TranscriptFolder::new(&terminal).append(Some("a1"), &with_current_timestamps(&(agent_lines.prompt("row") + &agent_lines.reply("n1", Some("end_turn"), 5, "Rowed."))));

@@ -132,7 +132,7 @@ both_engines! {
         sync_to_folder(&terminal);
         assert_eq!(diff(&terminal), no_difference());
         for label in ["first", "second"] {
-            // In each round, the board gets a new stickie, too.
+            // In each round, the board also gets a new stickie.
             terminal.json(&["stickie", "set", "--board", "one", "--name", label]);
             let before = relations(&terminal).remove(0).2[0].clone();
             replace_in_file(&lines, &format!("- {}", text(&before)), &format!("- {label}"));
@@ -156,7 +156,7 @@ both_engines! {
         assert_eq!(sync_from_folder(&terminal), [0, 1, 1, 0]);
         assert!(fs::read_to_string(folder.join("relations.yaml")).unwrap().contains("to: d\n"));
         assert_eq!((diff(&terminal), relations(&terminal)), (no_difference(), expected_relation("a", "d", "old")));
-        // Lines from an older copy use an old name, or name a stickie that was deleted since.
+        // Lines from an older copy use an old name, or name a stickie that has been deleted since then.
         for line in ["- from: a\n  type: CAUSES\n  to: c\n  labels:\n    - old\n", "- from: b\n  type: USES\n  to: a\n- from: a\n  type: CAUSES\n  to: d\n  labels: [old]\n"] {
             fs::write(folder.join("relations.yaml"), line).unwrap();
             assert_eq!((sync_from_folder(&terminal), relations(&terminal)), ([0, 0, 2, 0], expected_relation("a", "d", "old")), "{line}");
@@ -210,7 +210,7 @@ both_engines! {
             assert_eq!(terminal.expect_error(&["board", "sync", "one", side, "f"]), (4, "edited on both sides: new.stickie.yaml".into()));
         }
         assert_eq!(terminal.json(&["stickie", "get", "new"])["note"], "of the board");
-        // Equal notes are no conflict. After that sync, an edit in the folder is applied.
+        // Equal notes are no conflict. The next sync applies an edit in the folder.
         fs::write(folder.join("new.stickie.yaml"), "note: of the board\n").unwrap();
         assert_eq!((sync_from_folder(&terminal), diff(&terminal)), ([0, 0, 3, 0], no_difference()));
         fs::write(folder.join("new.stickie.yaml"), "note: of the folder\n").unwrap();

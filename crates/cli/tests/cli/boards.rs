@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::terminal::{Terminal, both_engines, column, run_command, text};
 
-/// Creates board `plan` with two stickies, the second without a name, and a relation. Returns the ids of the
+/// Creates board `plan` with a named stickie, a stickie without a name, and a relation. Returns the ids of the
 /// stickies.
 fn create_board(terminal: &Terminal) -> (String, String) {
     terminal.json(&[
@@ -149,8 +149,8 @@ both_engines! {
         terminal.json(&["stickie", "set", "--board", "plan", "--name", "milk", "--note", "cold"]);
         terminal.json(&["board", "export", "plan", "folder"]);
         let leaves_file = folder.join(format!("{leaves}.stickie.yaml"));
-        // On the board, one stickie is edited, one added and one deleted. In the folder, another one is edited and
-        // one added.
+        // On the board, one stickie is edited, one is added and one is deleted. In the folder, a different stickie is
+        // edited, and another is added.
         terminal.json(&["stickie", "update", "water", "--note", "from the board"]);
         terminal.json(&["stickie", "set", "--board", "plan", "--name", "spoon"]);
         terminal.json(&["stickie", "delete", "milk", "--yes"]);

@@ -61,7 +61,7 @@ both_engines! {
         assert_eq!((&runs[0]["status"], &runs[0]["agent"]), (&json!("running"), &json!("coder")), "the end of the session does not end the run");
         assert_eq!(runs[0]["session_id"], "5e551017-0000-4000-8000-000000000001");
         terminal.json(&["run", "end", &run, "--status", "completed", "--message", "Tea and biscuits."]);
-        // The token ended with its run, so the next prompt starts a run of its own.
+        // The token became invalid when its run ended, so the next prompt starts a new run.
         send_hook_event(&terminal, &token, "UserPromptSubmit", &json!({ "prompt": "wash up" }));
         let runs = terminal.json(&["run", "list"]);
         assert_eq!(column(&runs, "status"), ["running", "completed"]);

@@ -1,5 +1,5 @@
-//! Commands that name a client: `hook`, `ingest --client` and `agent set --runner`; and evidence in words that fit every
-//! client.
+//! Commands that name a client: `hook`, `ingest --client` and `agent set --runner`. Also kinds of evidence, whose names
+//! fit every client.
 
 use std::fs;
 
@@ -70,7 +70,7 @@ both_engines! {
             "warning: HOME/.claude/projects/-ship/strange.jsonl: no line names a session\n\
              warning: HOME/.claude/projects/-ship/notes.txt: not a transcript of Claude Code\n"
         );
-        // Below a directory, files of other kinds are normal.
+        // If the argument is a directory, `ingest` skips files with other extensions without a warning.
         let all = terminal.json(&["ingest", projects_folder(&terminal).to_str().unwrap(), "--full"]);
         assert_eq!(all["sessions"], 1);
         assert!(!all["problems"].to_string().contains("notes.txt"), "{}", all["problems"]);

@@ -529,7 +529,7 @@ fn connect_omits_events_that_an_old_client_does_not_support() {
     let bin = user.home().join("bin");
     fs::create_dir(&bin).unwrap();
     write_program(&bin.join("claude"), "#!/bin/sh\necho '1.0.128 (Claude Code)'\n");
-    // Hooks run the link in `PATH`, because it may outlive the file that it points to.
+    // Hooks run the link in `PATH`, because the link may outlive the file to which it points.
     symlink(env!("CARGO_BIN_EXE_trackway"), bin.join("trackway")).unwrap();
     let mut command = user.command("connect claude-code");
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));

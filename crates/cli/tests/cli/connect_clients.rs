@@ -1,5 +1,5 @@
-//! `connect` and `disconnect` for several clients: without a client's name they find out which clients there are, ask,
-//! and change nothing unless the user agrees.
+//! `connect` and `disconnect` for several clients. Without a client's name, they find the clients, ask the user, and
+//! change nothing unless the user agrees.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Without any client.
+    /// A machine without clients.
     fn new() -> Self {
         let machine = Self { terminal: Terminal::uninitialized(Engine::Sqlite) };
         fs::create_dir_all(machine.project().join(".git")).unwrap();
@@ -30,7 +30,7 @@ impl Machine {
         machine
     }
 
-    /// With Claude Code on the PATH.
+    /// A machine with Claude Code on the PATH.
     fn with_client() -> Self {
         let machine = Self::new();
         write_program(&machine.programs().join("claude"), "#!/bin/sh\necho '2.1.197 (Claude Code)'\n");
@@ -59,7 +59,7 @@ impl Machine {
 
     fn command(&self, line: &str) -> Command {
         let mut command = self.terminal.command(&line.split(' ').collect::<Vec<_>>());
-        // Entries of the PATH that do not exist, are no directories or are relative do not matter.
+        // `connect` must ignore entries of the PATH that do not exist, are no directories or are relative.
         let broken = format!("/nonexistent:{}:relative", self.project().join(".git").display());
         command
             .current_dir(self.project())
@@ -193,7 +193,7 @@ fn connect_asks_on_a_terminal() {
     assert!(output.stdout.contains("in [HOME]/.claude/settings.json? [y/N]"), "{}", output.stdout);
     assert!(fs::read_to_string(machine.user_settings()).unwrap().contains("hook --memory all"));
     assert!(!machine.project_settings().exists());
-    // A client that is connected in one scope is offered for the other one only on request.
+    // If a client is connected in one scope, `connect` offers the other scope only if an option names that scope.
     assert!(!machine.run_with_answers("connect", "y\n").stdout.contains("[y/N]"));
     assert!(machine.run_with_answers("connect --project", "y\n").stdout.contains("[y/N]"));
     assert!(machine.project_settings().exists());
@@ -216,7 +216,7 @@ fn connect_yes_and_dry_run_never_ask() {
 fn client_named_twice_is_connected_once() {
     let machine = Machine::with_client();
     assert_eq!(machine.json("connect claude-code claude-code")["outcome"], "connected");
-    // The name in the database names the same client.
+    // The client's name in the database is accepted too.
     assert_eq!(machine.json("connect claude_code claude-code")["outcome"], "unchanged");
     assert_eq!(machine.json("disconnect claude-code claude_code")["outcome"], "removed");
 }
@@ -304,7 +304,7 @@ hint: --dry-run shows what would happen
     assert!(refused.stdout.contains("error: nothing was changed") || refused.stdout.contains("nothing was changed"));
     assert!(machine.project_settings().exists());
 
-    // A scope limits what is disconnected.
+    // With a scope, `disconnect` removes only the connections in that scope.
     assert_eq!(machine.json("disconnect --project --yes").as_array().unwrap().len(), 1);
     assert!(!machine.project_settings().exists() && !machine.project().join(".mcp.json").exists());
     assert_eq!(machine.run_with_answers("disconnect", "y\n").code, 0);

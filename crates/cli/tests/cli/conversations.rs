@@ -145,7 +145,7 @@ both_engines! {
         assert_eq!(terminal.json(&["message", "get", &text(&sent["id"])])["body"].as_str().unwrap().len(), 2_000_000);
     }
 
-    fn equal_bodies_are_stored_once_and_otherwise_unchanged(terminal: Terminal) {
+    fn bodies_that_are_equal_after_cleaning_are_stored_once(terminal: Terminal) {
         let contents = |bodies: &[&[u8]]| -> Vec<Value> {
             bodies.iter().map(|body| data(&terminal.run_with_input(&["message", "send", "--json"], body))).collect()
         };
@@ -160,7 +160,7 @@ both_engines! {
         assert_eq!(terminal.json(&["message", "get", &text(&sent["id"])])["body"], exact);
     }
 
-    fn message_belongs_to_a_conversation_an_experiment_and_a_reply(terminal: Terminal) {
+    fn message_belongs_to_a_conversation_and_an_experiment_and_can_be_a_reply(terminal: Terminal) {
         let (conversation, experiment) = terminal.create_experiment("Tea");
         let (other, _) = terminal.create_experiment("Other");
         let shown = |id: &str| terminal.json(&["message", "get", id]);
@@ -237,7 +237,7 @@ both_engines! {
         assert_eq!(terminal.expect_error_with_token(Some(&mute), &["message", "send", "--body", "x"]), (6, "agent mute may not send_message".into()));
     }
 
-    fn hostile_titles_and_bodies_are_cleaned_and_stay_data(terminal: Terminal) {
+    fn hostile_titles_and_bodies_are_cleaned_and_not_interpreted(terminal: Terminal) {
         let title = "a\nb: c\r\n---\u{1b}[31m<script>alert(1)</script>";
         let conversation = terminal.json(&["conversation", "create", "--title", title]);
         assert_eq!(conversation["title"], "a b: c ---[31m<script>alert(1)</script>");

@@ -36,7 +36,7 @@ fn readme_picture_matches_the_demo_output() {
     Assert::new().action_env("SNAPSHOTS").eq(picture, Data::read_from(&file, None).is(DataFormat::Text));
 }
 
-/// The scripts of the demo run the same binary, whatever its name is.
+/// The scripts of the demo call `trackway`. They must run the binary of the demo even if it has another name.
 #[test]
 fn demo_works_when_the_binary_is_renamed() {
     let terminal = Terminal::uninitialized(Engine::Sqlite);

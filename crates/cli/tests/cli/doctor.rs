@@ -79,7 +79,7 @@ both_engines! {
         let finding = &found["findings"][0];
         assert_eq!((code, text(&finding["check"]).as_str()), (1, "hooks"), "{found}");
         assert!(text(&finding["problem"]).starts_with("3 sessions without hook events since hooks were added to "), "{finding}");
-        // One received event proves that the hooks work, until a newer session sends none.
+        // One received event proves that the hooks work, until a newer session sends no event.
         send_event(&terminal, &json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/ship", "prompt": "go" }));
         assert_eq!(doctor(&terminal).1["findings"], json!([]));
         set_modified(&write(4, "/ship"), SystemTime::now() + Duration::from_mins(10));
@@ -102,7 +102,7 @@ both_engines! {
         let problems = column(&found["findings"], "problem");
         let details = ["1 queue items held by a run that is not running", "1 ended runs that still have a token", "1 rows of workflows without a registry entry"];
         assert_eq!(problems, details.map(|detail| format!("the record is inconsistent: {detail}")));
-        // Without this, the integrity check in `Terminal::drop` would report the same findings.
+        // Prevents `Terminal::drop` from opening the database: its integrity check would report the same findings.
         connection.batch("delete from trackway_migrations").unwrap();
     }
 
@@ -182,7 +182,7 @@ both_engines! {
         };
         assert_eq!(connection.query::<(i64,)>(index, &[]).unwrap(), [(1,)]);
 
-        // Without the unique index, duplicates were written, and the index cannot be recreated.
+        // Duplicates are written while the unique index is missing, so the index cannot be recreated.
         connection.batch("drop index roles_by_name").unwrap();
         terminal.json(&["role", "set", "--name", "a"]);
         terminal.json(&["role", "set", "--name", "b"]);
@@ -195,7 +195,7 @@ both_engines! {
         let (code, found) = doctor(&terminal);
         assert_eq!((code, &found["findings"][0]["problem"]), (1, &json!("the table roles is missing")));
         assert!(text(&found["findings"][0]["fix"]).contains("trackway restore FILE"));
-        // Without this, the integrity check in `Terminal::drop` would report the same findings.
+        // Prevents `Terminal::drop` from opening the database: its integrity check would report the same findings.
         connection.batch("delete from trackway_migrations").unwrap();
     }
 }

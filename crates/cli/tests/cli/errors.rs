@@ -56,7 +56,7 @@ both_engines! {
         assert_eq!(terminal.json(&["task", "list"]), serde_json::json!([]));
     }
 
-    fn hostile_text_is_cleaned_and_stays_data(terminal: Terminal) {
+    fn hostile_text_is_cleaned_and_not_interpreted(terminal: Terminal) {
         let title = "a\tb\nc\u{1b}[31m<script>---\u{7}";
         let note = text(&terminal.json(&["note", "create", "--studio", "main", "--title", title, "--body", "x\u{1b}]0;y\u{7}\n\ttab"])["id"]);
         let shown = terminal.json(&["note", "show", &note]);

@@ -127,7 +127,7 @@ fn failover_loses_no_acknowledged_write_and_clients_continue() {
     }
     assert!(count_by_code[&0] > 20 && count_by_code.contains_key(&5), "{count_by_code:?}");
 
-    // Each item was completed by one run, which held its fence and ran its script once.
+    // Exactly one run completed each item. This run held the fence of the item, and ran the script once.
     let script_log = std::fs::read_to_string(script_log).unwrap();
     for item in column(&terminal.json(&["queue", "list", "--limit", "1000"]), "id") {
         let item = terminal.json(&["queue", "get", &item]);

@@ -36,7 +36,7 @@ fn head(repository: &Path) -> String {
     String::from_utf8(printed.stdout).unwrap().trim().to_owned()
 }
 
-/// Creates a work tree where Claude Code creates those of its agents.
+/// Creates a work tree in the folder in which Claude Code creates the work trees of its agents.
 fn create_work_tree(repository: &Path, name: &str) -> PathBuf {
     let tree = repository.join(".claude/worktrees").join(name);
     git(repository, &["worktree", "add", "-q", tree.to_str().unwrap()]);
@@ -299,8 +299,8 @@ both_engines! {
         let mut main = TranscriptWriter::new(SESSION, project.to_str().unwrap());
         let mut lines = main.prompt("release");
         let mut hashes = Vec::new();
-        // The first two commits happen while a command runs. The third happens between two commands, so the run did
-        // not make it.
+        // The first two commits happen while a command runs. The third commit happens between two commands, so it does
+        // not belong to the run.
         for (number, second) in [2, 5, 7].into_iter().enumerate() {
             let subject = format!("number {number}");
             git_at(&project, &format!("2026-02-27T09:00:{second:02}Z"), &["commit", "-q", "--allow-empty", "-m", &subject]);
@@ -368,8 +368,7 @@ both_engines! {
             lines_of_agent += &agent.tool_result(call, "File created", &json!({ "type": "create", "structuredPatch": [] }));
         }
         // Both times, ingest reads the removal before the write. The first time, the agent's transcript does not exist
-        // yet.
-        // The second time, ingest reads transcripts of sessions before those of agents.
+        // yet. The second time, ingest reads the transcript of the session before the transcript of the agent.
         for (session, prompt, call, path) in [(SESSION, "clean", "t4", "a.txt"), (OTHER, "and the rest", "t5", "b.txt")] {
             let mut main = writing(session);
             (0..200).for_each(|_| drop(main.line("time-passes", &json!({}))));
@@ -479,7 +478,7 @@ both_engines! {
         assert_eq!(why(&terminal, "/ship/again.rs"), expected_answer("file again.rs", "go 22"));
     }
 
-    fn file_deleted_by_hand_before_a_run_is_not_attributed_to_it(terminal: Terminal) {
+    fn file_deleted_by_hand_before_a_run_is_not_attributed_to_the_run(terminal: Terminal) {
         let project = create_repository(project(&terminal));
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.send("SessionStart", &json!({ "source": "startup" }));

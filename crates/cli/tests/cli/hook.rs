@@ -1,4 +1,4 @@
-//! `trackway hook` without a client: no input makes it fail or block, and it records every event.
+//! `trackway hook` without a real client. No input makes the hook fail or block, and the hook records every event.
 
 use std::{
     fs,
@@ -153,14 +153,14 @@ pub fn run_hook(terminal: &Terminal, input: &[u8]) -> CommandOutput {
 fn state_folder(terminal: &Terminal) -> PathBuf {
     match terminal.database.url() {
         Url::Sqlite(path) => path.parent().unwrap().to_path_buf(),
-        // Each server and tenant has a folder of its own, so that spooled events cannot reach another one.
+        // Each tenant of each server has a separate folder, so that spooled events cannot reach another tenant.
         Url::Postgres(url) => {
             user_data_folder(terminal).join(&trackway_capture::digest::digest(format!("{url} local").as_bytes())[..16])
         }
     }
 }
 
-/// The folder for the log when a hook cannot tell which database the event belongs to.
+/// The folder of the log that a hook uses if it cannot determine the database for the event.
 fn user_data_folder(terminal: &Terminal) -> PathBuf {
     terminal.home.path().join(".local/share/trackway")
 }
@@ -215,7 +215,7 @@ fn garbage_inputs() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Asserts that no file beside the SQLite database, nor the database itself, contains the secret.
+/// Asserts that neither the SQLite database nor any file beside it contains the secret.
 fn assert_absent_from_database_files(terminal: &Terminal, secret: &str) {
     let Url::Sqlite(path) = terminal.database.url() else { return };
     for file in
@@ -273,7 +273,7 @@ both_engines! {
     fn hook_does_not_wait_for_special_files_named_as_transcript(terminal: Terminal) {
         let session = HookSession { terminal: &terminal, id: "s1" };
         session.prompt("go");
-        // These look like files, but reading `/proc/kmsg` as root blocks until the kernel logs a message, and
+        // These paths look like files. But reading `/proc/kmsg` as root blocks until the kernel logs a message, and
         // `/dev/zero` never ends.
         for path in ["/proc/kmsg", "/dev/zero", "/proc/self/mem"] {
             session.send("Stop", &json!({ "transcript_path": path, "last_assistant_message": "done" }));
@@ -468,7 +468,7 @@ both_engines! {
         assert_eq!(with_head, [(0,)]);
     }
 
-    fn run_records_own_commits_and_deleted_files_but_no_older_commits(terminal: Terminal) {
+    fn run_records_its_commits_and_deleted_files_but_no_older_commits(terminal: Terminal) {
         let project = project(&terminal);
         git(&project, &["init", "-q", "-b", "main"]);
         fs::write(project.join("old.txt"), "old").unwrap();

@@ -1,5 +1,5 @@
-//! The hook daemon, which holds the database open for hooks. It records the same as a hook alone, and no event is lost
-//! when it is missing, hangs or must not be used.
+//! The hook daemon, which holds the database open for hooks. With and without the daemon, hooks record the same facts.
+//! No event is lost if the daemon is missing, hangs or must not be used.
 
 use std::{
     fs,

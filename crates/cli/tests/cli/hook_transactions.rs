@@ -24,8 +24,7 @@ fn row_versions(terminal: &Terminal) -> BTreeSet<RowVersion> {
     versions
 }
 
-/// Asserts that a file write in a session adds rows to these tables at least, and that one transaction writes all
-/// rows.
+/// Asserts that a file write in a session adds rows to at least these tables, and that one transaction writes all rows.
 #[track_caller]
 fn assert_one_transaction(session: &HookSession<'_>, tables: &[&str]) {
     let before = row_versions(session.terminal);

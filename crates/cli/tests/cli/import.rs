@@ -51,7 +51,7 @@ const V9: &str = "
 const BUILD: (&str, &str) = ("[ROLE:builder] do it", "e3546771ae352ee5");
 const TEST: (&str, &str) = ("[ROLE:tester] test it", "7d4a2b76a84c7075");
 
-/// Two agents of one type and two tagged spawns. nagger matched each agent to the spawn of the other.
+/// Two agents of one type and two tagged spawns. nagger matched each agent to the spawn of the other agent.
 fn nagger_rows(tool_use_ids: bool) -> String {
     let ids = if tool_use_ids { ", tool_use_id" } else { "" };
     let id = |id: &str| if tool_use_ids { format!(", '{id}'") } else { String::new() };
@@ -106,7 +106,7 @@ impl<'a> NaggerDatabase<'a> {
         self.ingest_transcript_after("");
     }
 
-    /// Ingests the transcript with these lines in front.
+    /// Ingests a transcript that begins with these lines.
     fn ingest_transcript_after(&self, lines: &str) {
         let folder = self.terminal.home.path().join("transcripts");
         fs::create_dir_all(&folder).unwrap();
@@ -280,7 +280,7 @@ both_engines! {
         }
     }
 
-    fn spawn_without_id_is_matched_by_line_counting_blank_and_bad_lines(terminal: Terminal) {
+    fn spawn_without_id_is_matched_by_line_number_which_counts_blank_and_bad_lines(terminal: Terminal) {
         let nagger = NaggerDatabase::with(&terminal, &[V1, &nagger_rows(false)]);
         // Both rows have the same prompt, so only the line number tells them apart.
         nagger.sql(&format!("update task_spawns set transcript_index = transcript_index + 3, prompt_hash = '{}'", BUILD.1));
@@ -408,7 +408,7 @@ both_engines! {
         assert_eq!(nagger.import_counts(), [0, 0, 0, 0, 6]);
     }
 
-    fn spawn_imported_for_a_fork_moves_to_the_session_that_made_it(terminal: Terminal) {
+    fn spawn_imported_for_a_fork_moves_to_the_original_session(terminal: Terminal) {
         let nagger = NaggerDatabase::with(&terminal, &[V1, V2, &nagger_rows(true).replace(SESSION, FORK)]);
         assert_eq!(nagger.import_counts(), [1, 3, 2, 2, 0]);
         nagger.ingest_transcript();

@@ -28,7 +28,7 @@ impl Terminal {
         path.to_str().unwrap().to_owned()
     }
 
-    /// The links of bd-2 and bd-3: every link of the import has one of them as an end.
+    /// The links of bd-2 and bd-3. These are all imported links, because each begins or ends at bd-2 or bd-3.
     fn task_links(&self) -> BTreeSet<String> {
         let links = ["beads/bd-2", "beads/bd-3"].map(|task| self.json(&["link", "list", task]));
         let line =

@@ -276,7 +276,7 @@ both_engines! {
         fs::write(folder.file(None), &original).unwrap();
         ingest(&terminal);
         snapbox::assert_data_eq!(record_without_home(&terminal), snapbox::IntoData::raw(before));
-        // A renamed file replaces the transcript: ingest adds the facts of the new file.
+        // Another file replaces the transcript: ingest adds the facts of the new file.
         let mut other = TranscriptWriter::new(SESSION, "/ship");
         other.seconds = 1_000;
         let new = other.prompt("a new voyage") + &other.reply("m9", Some("end_turn"), 7, "Aye.");
@@ -586,7 +586,7 @@ fn line_of_100_megabytes_without_end_is_skipped() {
     assert_eq!((&ingested["lines"], &ingested["bad_lines"]), (&json!(2), &json!(1)), "{stderr}");
     let problem = format!("{}: a bad line at byte {}", folder.file(None).display(), first.len());
     assert_eq!(ingested["problems"], json!([problem]));
-    // Later ingests do not read the long line again and skip whatever is appended to it.
+    // Later ingests do not read the long line again, and skip everything that is appended to the line.
     assert_eq!(ingest_with_stderr(&terminal).0["bytes"], 0);
     folder.append(None, "more of it");
     let (ingested, stderr) = ingest_with_stderr(&terminal);
@@ -631,7 +631,7 @@ impl HomeWithProjects {
         self.terminal.home.path().join(directory)
     }
 
-    /// Runs a command in a directory, with the database that discovery finds from there.
+    /// Runs a command in a directory, without naming a database.
     fn json(&self, directory: &str, arguments: &[&str]) -> Value {
         let mut command = self.terminal.command(arguments);
         command.arg("--json").env_remove("TRACKWAY_DB").current_dir(self.directory(directory));

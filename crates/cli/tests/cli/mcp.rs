@@ -569,7 +569,7 @@ fn connect_and_disconnect_change_both_files_or_none() {
 #[test]
 fn real_client_calls_tools_as_the_run_of_its_session() {
     let client = ConnectedClient::new(Engine::Sqlite, NEWEST, &[]);
-    // The setting that the client writes when its user allows the server of the project.
+    // The client writes this setting when the user allows the MCP server of the project.
     let allowed = json!({ "enabledMcpjsonServers": ["trackway"] });
     fs::write(client.project().join(".claude/settings.local.json"), allowed.to_string()).unwrap();
     let note = json!({ "action": "create_note", "input": { "studio": "main", "title": "seen over MCP" } });

@@ -1,4 +1,4 @@
-//! An MCP client of the SDK that is connected to `trackway mcp` or to the server of `trackway up`.
+//! The MCP client of the SDK, connected to `trackway mcp` or to the server of `trackway up`.
 
 use std::{
     fs::File,
@@ -57,7 +57,8 @@ impl Client {
         Self { service, _process: Some(process), _folder: None }
     }
 
-    /// Connects to a server. The SDK's smallest HTTP client needs a Unix socket, so a task forwards such a socket.
+    /// Connects to a server. The SDK's smallest HTTP client requires a Unix socket, so a task forwards a Unix socket to
+    /// the server.
     pub async fn over_http(server: SocketAddr, token: &str, version: &ProtocolVersion) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("mcp");

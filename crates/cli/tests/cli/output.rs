@@ -87,7 +87,7 @@ id	agent	role	task	status	ended_at
 the queue is empty
 no task is ready
 no hooks installed: trackway connect claude-code to record Claude Code sessions
-next: trackway made last to see the changes of the last run; trackway why FILE for the origin of a file
+next: to see the changes of the last run: trackway made last; to see where a file comes from: trackway why FILE
 
 "#]]);
         snapbox::assert_data_eq!(shown(&["task", "history", "unit/go"]), str![[r#"

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Terminal {
-    /// Gets pages of this database with a new token: the status and the body.
+    /// Creates a token, and returns a function that gets the page at a path: its status and its body.
     fn pages(&self) -> impl Fn(&str) -> (u16, String) {
         let site = Site::new(Arc::new(Core::new(Store::open(self.database.url()).unwrap())));
         let token = text(&self.json(&["token", "create", "--name", "pages"])["token"]);

@@ -142,6 +142,6 @@ both_engines! {
         assert!(shown.contains("queue 1 ready") && shown.contains(agent_hint), "{shown}");
         terminal.json(&["task", "set", "--workflow", "ops", "--variant", "again", "--script", "true"]);
         let shown = terminal.run(&[]).stdout;
-        assert!(shown.contains("queue 1 ready") && shown.contains("next: trackway work"), "{shown}");
+        assert!(shown.contains("queue 1 ready") && shown.contains("next: to run the items in the queue: trackway work"), "{shown}");
     }
 }

@@ -91,7 +91,8 @@ fn without_inherent_differences(value: Value) -> Value {
     }
 }
 
-/// Warm-up agents of version 2.0. Only hooks know their type, and they may start before or after the first prompt.
+/// Whether the value is a warm-up agent of Claude Code 2.0. Only hooks report the type of a warm-up agent, and the
+/// agent may start before or after the first prompt.
 fn is_warmup(value: &Value) -> bool {
     let handle = value["agent"].as_str().or(value["key"].as_str()).unwrap_or_default();
     let is_agent = value.get("task_match_index").or(value.get("children").and(value.get("tool_use_id"))).is_some();

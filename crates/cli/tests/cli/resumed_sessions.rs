@@ -1,5 +1,5 @@
-//! Resumed sessions of Claude Code 2.0, whose hooks name another session for a while: hooks and transcripts give the
-//! same record.
+//! Resumed sessions of Claude Code 2.0. The first hooks of a resumed session name another session. Still, hooks and
+//! transcripts give the same record.
 
 use std::{fs, path::PathBuf};
 
@@ -62,7 +62,8 @@ both_engines! {
         folder.append(None, &with_current_timestamps(&(writing.prompt("one") + &writing.reply("m1", Some("end_turn"), 30, "first"))));
         session.send("Stop", &with_transcript(&own, json!({})));
 
-        // On `-c`, version 2.0.0 reports a new session that it never uses and names the transcript after that session.
+        // With `-c`, Claude Code 2.0.0 reports a new session, which it never uses, and a transcript with the name of
+        // that session.
         let other = folder.write(&format!("{OTHER}.jsonl"), b"");
         HookSession { terminal: &terminal, id: OTHER }.send("SessionStart", &with_transcript(&other, json!({ "source": "resume" })));
         session.send("UserPromptSubmit", &with_transcript(&own, json!({ "prompt": "two" })));
@@ -91,8 +92,8 @@ both_engines! {
         session.send("SessionStart", &with_transcript(&own, json!({ "source": "startup" })));
         session.send("UserPromptSubmit", &with_transcript(&own, json!({ "prompt": "one" })));
 
-        // A resuming client starts warm-up agents before it switches to the resumed session. Version 2.0.74 writes the
-        // prompt of such an agent to its transcript, version 2.0.55 does not.
+        // A client that resumes a session starts warm-up agents before it switches to that session. Claude Code 2.0.74
+        // writes the prompt of a warm-up agent to its transcript. Claude Code 2.0.55 does not.
         for agent in ["a1", "a2"] {
             let start = json!({ "agent_id": agent, "agent_type": "Explore" });
             HookSession { terminal: &terminal, id: OTHER }.send("SubagentStart", &with_transcript(&other, start));

@@ -63,7 +63,7 @@ both_engines! {
             Engine::Sqlite => "with recursive n (i) as (select 1 union all select i + 1 from n where i < 25000) select i from n",
             Engine::Postgres => "select generate_series(1, 25000) as i",
         };
-        // Event 7 keeps its recent time although older ones follow it, as after a clock change.
+        // Event 7 has a recent time, although older events follow it. This happens when the clock is set back.
         connection
             .batch(&format!(
                 "insert into events (tenant_id, created_at, actor_kind, actor_id, request_id, action, subject_kind, subject_id, subject_path)

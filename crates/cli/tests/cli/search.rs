@@ -204,7 +204,7 @@ both_engines! {
         assert_eq!(terminal.expect_error(&["search", "tea", "--after", "123456"]).0, 3);
     }
 
-    fn invalid_searches_fail_with_clear_errors_and_unusual_ones_work(terminal: Terminal) {
+    fn invalid_searches_fail_with_clear_errors_and_unusual_searches_work(terminal: Terminal) {
         terminal.ingest_session(FIRST, &["a and b or c's \"d\" (e) NEAR near", "x"]);
         let refused = [
             ("\"unbalanced", "the quotation mark before \"unbalanced\" is not closed"),

@@ -211,7 +211,7 @@ both_engines! {
         assert_eq!(spawn_lines(&terminal), ["t1 a1 post_tool_use", "t2 a2 post_tool_use"]);
     }
 
-    fn agent_matches_the_repeated_call_after_a_failed_one(terminal: Terminal) {
+    fn agent_matches_the_repeated_call_after_a_failed_call(terminal: Terminal) {
         let folder = TranscriptFolder::new(&terminal);
         let mut main = write_parent(&folder, &["same"]);
         folder.append(None, &main.failed_result("t1"));
@@ -328,7 +328,7 @@ both_engines! {
         let subagent = terminal.json(&["subagent", "list"])[0].clone();
         assert_eq!(subagent["task_match_index"], Value::Null);
         assert_eq!(terminal.json(&["run", "show", &text(&subagent["run_id"])])["cause_id"], Value::Null);
-        // A plain ingest reads only new lines, of which there are none. A full one reads all lines again.
+        // A plain ingest reads only new lines, and there are no new lines. A full ingest reads all lines again.
         assert_eq!(ingest(&terminal)["spawns"], 1);
         assert_eq!(call_ids(), ["t1"]);
         assert_eq!(ingest_in_full(&terminal)["spawns"], 3);

@@ -78,7 +78,7 @@ both_engines! {
         assert_eq!(terminal.run(&["wake", "main", "--linked", "--explain"]).code, 2);
     }
 
-    fn wake_shows_the_context_and_run_show_its_recorded_copy(terminal: Terminal) {
+    fn wake_prints_the_context_and_run_show_prints_the_recorded_copy(terminal: Terminal) {
         create_tasks_and_agent(&terminal);
         terminal.json(&["link", "add", "--from", "other", "--to", "main", "--type", "fixes"]);
         let shown = terminal.json(&["wake", "main", "--agent", "bo"]);

@@ -75,7 +75,7 @@ fn unique_seconds() -> String {
     format!("{}{:04}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Whether any process has this among its arguments.
+/// Whether any process has this argument.
 fn has_process_with_argument(argument: &str) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         std::fs::read(entry.path().join("cmdline"))
@@ -150,7 +150,8 @@ both_engines! {
         for mark in [child, own, hidden, bare] {
             assert!(!has_process_with_argument(&mark), "{mark} was left behind");
         }
-        // This script kills its parent process, which normally kills what a script leaves behind. Then the worker does.
+        // Normally, the parent process of a script kills the processes that the script leaves behind. This script kills
+        // its parent process, so the worker kills them.
         define_task(&terminal, "orphan", &format!("setsid env -i sleep {orphan} & sleep 0.1; kill -9 $PPID"), &[]);
         assert_eq!(run_task(&terminal, &["orphan"]).code, 1);
         assert!(!has_process_with_argument(&orphan), "{orphan} was left behind");
@@ -166,7 +167,7 @@ both_engines! {
         let own = text(&terminal.json(&["queue", "add", "--task", "scripted", "--description", "two cups"])["id"]);
         assert_eq!(terminal.json(&["queue", "get", &open])["role"], "coder", "the role of the task");
         let hint = terminal.run(&[]).stdout;
-        assert!(hint.contains("next: trackway work to run the items in the queue; 1 ready item is for agent bot: trackway work --agent bot;"), "{hint}");
+        assert!(hint.contains("next: to run the items in the queue: trackway work; 1 ready item is for agent bot: trackway work --agent bot;"), "{hint}");
         let mut command = terminal.command(&["work", "--once"]);
         command.env("PATH", std::env::var_os("PATH").unwrap());
         let output = crate::terminal::run_command(command);

@@ -83,7 +83,8 @@ impl Connection for ClaudeCode {
     fn servers_file(&self, scope: Scope, project: &Path) -> trackway_domain::Result<PathBuf> {
         match (scope, env_path(CONFIG_DIR_VARIABLE)) {
             (Scope::Project, _) => Ok(project.join(plugin::SERVERS_FILE)),
-            // The file is inside the folder that the variable names, but beside the default folder.
+            // If the variable names a folder, the file is inside that folder. Otherwise the file is beside the default
+            // folder.
             (Scope::User, Some(folder)) => Ok(folder.join(".claude.json")),
             (Scope::User, None) => Ok(user_settings_folder()?.with_file_name(".claude.json")),
         }

@@ -54,9 +54,9 @@ pub fn identify(path: &Path) -> IdentifyResult {
     let parent_session =
         folder.and_then(|folder| folder.parent()?.file_name()).map(|name| name.to_string_lossy().into_owned());
     let session = match (&agent, parent_session) {
-        // A file may start with lines copied from another session, which keep that session's id, so the file name
-        // decides. Exception: 2.0.0 continues a session (`-c`) in a file with a new name, which then occurs in none of
-        // its lines.
+        // A file may start with lines that were copied from another session and keep the id of that session. So the
+        // file name decides. Exception: version 2.0.0 of the client continues a session (`-c`) in a file with a new
+        // name, and no line of that file contains the name.
         (None, _) if is_uuid(&stem) && (!head.continues_other_file || head_contains(path, &stem)?) => Some(stem),
         (Some(_), Some(parent_session)) => Some(parent_session),
         _ => head.session,
@@ -94,8 +94,8 @@ struct Head {
     continues_other_file: bool,
 }
 
-/// Opens the beginning of a file. Reading stops at the file's length: special files have none, and reading one could
-/// block.
+/// Opens the beginning of a file. Reads only up to the file's length, because reading a special file, which has no
+/// length, could block.
 fn open_head(path: &Path) -> io::Result<impl io::BufRead> {
     use io::Read;
     let file = fs::File::open(path)?;

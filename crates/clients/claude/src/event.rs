@@ -24,7 +24,8 @@ use crate::{
 
 /// The longest id of a session or an agent, in characters.
 const ID_LENGTH_MAX: usize = 200;
-/// A flat agent file belongs to the session only if it was changed at most this long before the session's transcript.
+/// A file beside the session's transcript belongs to the session only if it was changed at most this long before the
+/// transcript.
 const AGENT_FILE_AGE_MAX: Duration = Duration::from_hours(1);
 
 /// The fields of all hook events.
@@ -238,8 +239,8 @@ impl Event {
         }
         EventKind::SubagentStarted {
             agent_type: self.agent_type.as_deref().map(|named| redacted(named).into_owned()),
-            // Version 2.0 starts agents in advance for a session that it then drops in favour of a resumed one. While
-            // the transcript is empty, only other events prove that the session exists.
+            // Version 2.0 starts agents in advance for a new session, and drops that session if the user resumes
+            // another one. While the transcript is empty, only other events prove that the session exists.
             in_session: !self.is_transcript_empty(),
         }
     }
@@ -302,8 +303,9 @@ impl Event {
         found
     }
 
-    /// Transcripts beside the session's own: version 2.0 stores agent files there, and 2.0.0 continues a session in
-    /// another file. The folder holds all sessions of a project, so that only recently changed files are opened.
+    /// Transcripts beside the session's own: version 2.0 of the client stores agent files there, and version 2.0.0
+    /// continues a session in another file. The folder holds all sessions of a project, so this opens only recently
+    /// changed files.
     fn flat_transcripts(&self, own: &Path) -> Vec<Transcript> {
         let changed_at = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
         let since = changed_at(own).and_then(|at| at.checked_sub(AGENT_FILE_AGE_MAX));

@@ -24,7 +24,8 @@ use crate::{
     tool::{self, Input, Response, Tool},
 };
 
-/// Maximum number of stored lines of inline subagents. A later line names its parent line, which identifies its agent.
+/// Maximum number of stored lines of inline subagents. A later line names its parent line, and the parent line
+/// identifies the agent.
 const CHAIN_LINES_MAX: usize = 512;
 /// Maximum number of stored calls without a result.
 const PENDING_MAX: usize = 256;
@@ -146,7 +147,7 @@ impl FactExtractor {
         }
     }
 
-    /// Counts a line without reading it, so that line numbers match those of other tools.
+    /// Counts a line without reading it, so that the line numbers match the file.
     pub fn skip_line(&mut self) {
         self.state.lines += 1;
     }

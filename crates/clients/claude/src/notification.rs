@@ -1,4 +1,4 @@
-//! Notifications about background agents. The client inserts them where user prompts are.
+//! Notifications about background agents. The client writes them in the form of user prompts.
 
 use trackway_capture::redact::redacted;
 use trackway_domain::{enums::Evidence, observed::Fact};
@@ -7,13 +7,13 @@ use trackway_domain::{enums::Evidence, observed::Fact};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Notification<'a> {
     pub agent: &'a str,
-    /// The call that started the agent; unknown before 2.1.69.
+    /// The call that started the agent. The client names it since version 2.1.69.
     pub tool_use_id: Option<&'a str>,
     status: Option<&'a str>,
     summary: Option<&'a str>,
 }
 
-/// Whether a text is a notification, including ones that cannot be parsed.
+/// Whether a text is a notification, even one that cannot be parsed.
 pub fn is_notification(text: &str) -> bool {
     text.starts_with("<task-notification>") || text.starts_with("<agent-notification>")
 }

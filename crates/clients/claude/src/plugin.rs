@@ -16,7 +16,8 @@ pub const SERVERS_FILE: &str = ".mcp.json";
 
 const DESCRIPTION: &str = "Records which run made what (sessions, subagents, files and commits) for `trackway why`";
 
-/// The hooks of a plugin. They find the binary on the PATH, so that the folder works on every machine that has one.
+/// The hooks of a plugin. They find the binary on the PATH, so that the folder works on every machine where Trackway is
+/// installed.
 pub fn hook_settings(memory: Memory) -> HookSettings {
     HookSettings { program: NAME.to_owned(), memory, client: None }
 }

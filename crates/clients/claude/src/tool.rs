@@ -118,8 +118,8 @@ pub fn spawn_facts(
     })
 }
 
-/// The facts about a file that a call changed. `text` is the result text of the tool, which old clients write without
-/// structured fields.
+/// The facts about a file that a call changed. `text` is the result text of the tool. Old clients write only this text,
+/// and no structured fields.
 pub fn file_facts(
     name: &str,
     tool_use_id: Option<&str>,
@@ -176,10 +176,10 @@ fn written_lines(name: &str, input: &Input, response: &Response, created: bool) 
     }
     match (name, &input.content, &input.edits) {
         ("Write", Some(content), _) => {
-            // The call wrote the same content again, so that it wrote no line.
+            // The call wrote the same content again, so it changed no line.
             let unchanged =
                 !created && response.structured_patch.is_some() && response.original_file.as_ref() == Some(content);
-            // The call replaced a file of unknown content, so that any of its lines may be older than the call.
+            // The call replaced a file of unknown content, so any line may be older than the call.
             let over = !created && response.structured_patch.is_none();
             (!unchanged)
                 .then(|| if over { LineHashes::of_file_over_unknown(content) } else { LineHashes::of_file(content) })
@@ -206,7 +206,7 @@ pub fn agent_id_in_text(text: &str) -> Option<&str> {
 }
 
 /// Whether the result text of a spawn call says that the agent continues in the background. In an agent's own
-/// transcript, only this text tells.
+/// transcript, only this text says so.
 pub fn is_background_launch(text: &str) -> bool {
     text.starts_with("Async agent launched")
 }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn edit_digest_is_that_of_the_content_after_the_edit() {
+    fn edit_digest_matches_content_after_the_edit() {
         let edit = input(r#"{"file_path":"/p/a","old_string":"b","new_string":"c"}"#);
         let response: Response = serde_json::from_str(r#"{"originalFile":"abb"}"#).unwrap();
         let facts = file_facts("Edit", Some("t"), &edit, &response, None).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn write_tells_created_files_from_updated_ones() {
+    fn write_distinguishes_created_and_updated_files() {
         let write = input(r#"{"file_path":"/p/a","content":"x\n"}"#);
         let created: Response = serde_json::from_str(r#"{"type":"create","structuredPatch":[]}"#).unwrap();
         assert_eq!(file_facts("Write", None, &write, &created, None).unwrap().change, FileChange::Create);

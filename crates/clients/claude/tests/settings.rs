@@ -13,7 +13,7 @@ fn wanted(program: &str) -> HookSettings {
     HookSettings { program: program.to_owned(), memory: Memory::Subagents, client: None }
 }
 
-/// The three events that clients of 1.0.40 support, to keep the expected texts short.
+/// The three events that version 1.0.40 of the client supports. Few events keep the expected texts short.
 fn three_events() -> HookSettings {
     HookSettings { client: "1.0.40".parse().ok(), ..wanted("trackway") }
 }

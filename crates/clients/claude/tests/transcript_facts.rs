@@ -281,7 +281,7 @@ fn notification_ends_background_agent() {
         ]
     };
     let begun = ["main: prompt go", "main: spawns t1 one", "main: t1 async_launched", "main: t1 = a1 by tool_result"];
-    // Since 2.1.69 the notification is a prompt that names the call.
+    // Since version 2.1.69 the notification is a prompt that names the call.
     let text = "<task-notification>\n<task-id>a1</task-id>\n<tool-use-id>t1</tool-use-id>\n<status>completed</status>\n</task-notification>";
     let mut newer = begin();
     newer.push(prompt("u4", Some("u3"), false, text));
@@ -303,7 +303,7 @@ fn notification_ends_background_agent() {
         assert_eq!(ended.last().unwrap(), &format!("main: {result}"));
         assert!(!ended.iter().any(|fact| fact.contains("prompt <")), "{ended:?}");
     }
-    // In 2.1.40 and 2.0.60 the notification is only in the queue and does not name the call.
+    // In versions 2.1.40 and 2.0.60 the notification is only in the queue and does not name the call.
     for text in [
         "<task-notification>\n<task-id>a1</task-id>\n<status>completed</status>\n</task-notification>",
         "<agent-notification>\n<agent-id>a1</agent-id>\n<status>completed</status>\n</agent-notification>",
@@ -486,7 +486,7 @@ fn usage_is_reported_per_request_or_else_per_line() {
 }
 
 #[test]
-fn lone_surrogates_lose_no_lines() {
+fn lines_with_lone_surrogates_are_kept() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("transcript.jsonl");
     let content = json!({ "file_path": "/ship/a", "content": "cut HALF" });
@@ -553,7 +553,8 @@ fn rewritten_file_is_read_from_the_start() {
     fs::write(&path, transcript_text(&["other", "things", "went", "said", "more"])).unwrap();
     assert_eq!(descriptions(&read(&path, None, Some(&newer_cursor)).0).len(), 5);
 
-    // A cursor of an older Trackway version has only the start of the file to compare, so that reading continues.
+    // Older versions of Trackway stored no seal in the cursor. Only the start of the file can be compared, so reading
+    // continues.
     let mut older_cursor = cursor;
     older_cursor.state.as_object_mut().unwrap().remove("seal");
     fs::write(&path, transcript_text(&["first", "second", "third", "fourth"])).unwrap();

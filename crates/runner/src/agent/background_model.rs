@@ -53,7 +53,8 @@ impl<'a> BackgroundModel<'a> {
         mut is_waiting: impl FnMut() -> bool,
     ) -> Option<ModelResponse> {
         let deadline = Deadline::at(deadline);
-        // Put back only after a response: a thread whose model hangs or panicked is abandoned.
+        // Put the thread back only after a response, because a thread whose model hangs or panicked cannot be used
+        // again.
         let thread = self.thread.take().unwrap_or_else(|| ModelThread::start(self.model));
         // Fails when the thread has ended; receiving then fails, too.
         let _ = thread.requests.send((request, deadline.clone()));

@@ -64,7 +64,8 @@ impl ClosingCall<'_> {
         }
     }
 
-    /// The run's conversation with the prompt at its end. The middle is removed if it is too long for the model.
+    /// The run's conversation with the prompt at its end. If the conversation is too long for the model, its middle is
+    /// removed.
     fn full_request(&self, turns: Vec<Turn>, ended: &closing::EndedRun<'_>) -> Request {
         let (system, tools) = (self.finished.instructions.clone(), tools_for(self.backend));
         let prompt = closing::prompt_after_run(ended, false);

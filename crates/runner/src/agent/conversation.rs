@@ -9,7 +9,7 @@ use crate::model::{Call, CallResult, Reply, Turn};
 pub const PAGE_MAX: usize = 24_000;
 /// Maximum number of pages that stay complete: the latest ones.
 const WHOLE_PAGES_MAX: usize = 3;
-/// Bytes of shortened pages that are kept for the closing call. No model accepts more.
+/// Maximum number of bytes of shortened pages that are kept for the closing call. No model accepts more.
 const SHORTENED_BYTES_MAX: usize = 8 << 20;
 /// The result of a call that was not executed before the run ended.
 const NO_RESULT: &str = "No result: the run ended.";

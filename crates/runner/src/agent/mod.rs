@@ -59,7 +59,7 @@ const THOUGHT_SHOWN_MAX: usize = 4_000;
 const RESPONSE_SHOWN_MAX: usize = 300;
 /// Time for a running model call to finish after the run was cancelled, so that its usage can be recorded.
 const LAST_CALL_MAX: Duration = Duration::from_secs(10);
-/// Result of the `done` and `error` calls. Providers require one before the next prompt.
+/// Result of the `done` and `error` calls. Providers require a result for every call before the next prompt.
 const RUN_ENDED: &str = "Your run has ended.";
 /// Once at most this many turns are left, each message to the model contains their number.
 const TURNS_LEFT_SHOWN: i64 = 3;
@@ -221,8 +221,8 @@ impl AgentLoop<'_> {
                 Ok(reply) => {
                     self.add_think_step(&reply)?;
                     let parsed = parse_reply(&reply);
-                    // Record the thought before an action changes anything. A read is recorded together with its
-                    // thought.
+                    // Record the thought before an action changes anything. A read changes nothing, so its thought is
+                    // recorded later, together with the read.
                     if !parsed.starts_with_read() {
                         self.flush_steps()?;
                     }

@@ -9,7 +9,7 @@ use super::{
 
 const API_VERSION: &str = "2023-06-01";
 /// Maximum tokens of a reply. The API requires this parameter.
-const OUTPUT_CHARACTERS_MAX: u32 = 8_192;
+const OUTPUT_TOKENS_MAX: u32 = 8_192;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Messages;
@@ -30,7 +30,7 @@ impl WireFormat for Messages {
             first["cache_control"] = json!({ "type": "ephemeral" });
         }
         let mut body = json!({
-            "model": request.model, "max_tokens": OUTPUT_CHARACTERS_MAX, "system": [{ "type": "text", "text": request.system }],
+            "model": request.model, "max_tokens": OUTPUT_TOKENS_MAX, "system": [{ "type": "text", "text": request.system }],
             "messages": messages, "stream": stream,
         });
         if !request.tools.is_empty() {

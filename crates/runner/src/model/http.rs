@@ -16,12 +16,12 @@ use super::{
     stream::{self, ReadError},
 };
 
-/// The first attempt and its retries.
+/// Maximum number of attempts for one call, including the first.
 const ATTEMPTS_MAX: u32 = 4;
 /// The longest `Retry-After` that is honoured. A call that would have to wait longer fails.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Characters of a provider's error in our error.
+/// Maximum number of characters of a provider's error that our error repeats.
 const ERROR_SHOWN_MAX: usize = 300;
 
 /// The requests and responses of a provider's API.
@@ -70,7 +70,7 @@ pub fn http_client() -> ureq::Agent {
 }
 
 enum CallError {
-    /// May succeed later; with the delay that the provider asks for.
+    /// The call may succeed later. Contains the delay that the provider asks for, if any.
     Retry(String, Option<Duration>),
     Final(ModelError),
 }

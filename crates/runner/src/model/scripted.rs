@@ -1,10 +1,10 @@
 //! A model that replies from a file: for demos and trials without a network or an API key.
 //!
 //! The file is `{"actors": [{"match": "WORD", "turns": [[BLOCK, ...], ...]}]}`. The first actor whose `match` occurs in
-//! the first user message replies. The number of replies so far selects the turn; the last turn repeats. The closing
-//! prompt is answered by the first actor whose `match` occurs in the prompt, if there is one. If that actor does not
-//! match the first user message, its first turn is the reply. A block is `{"text": "..."}`, `{"tool": NAME, "input":
-//! {...}}` or `{"usage": {"input_tokens": 7, "output_tokens": 5}}`.
+//! the first user message replies. The number of replies so far selects the turn; the last turn repeats. If the `match`
+//! of an actor occurs in the closing prompt, the first such actor answers that prompt instead. It replies with its
+//! first turn if its `match` does not occur in the first user message. A block is `{"text": "..."}`, `{"tool": NAME,
+//! "input": {...}}` or `{"usage": {"input_tokens": 7, "output_tokens": 5}}`.
 
 use std::{
     path::Path,

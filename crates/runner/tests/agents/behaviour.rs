@@ -1,4 +1,5 @@
-//! Tests of unusual model behaviour. Each has an outcome and a step, for both providers, with and without streaming.
+//! Tests of unusual model behaviour. Each test checks the outcome and a step of the run, for both providers, with and
+//! without streaming.
 
 use std::time::Duration;
 
@@ -158,7 +159,7 @@ engines! {
         });
     }
 
-    fn response_that_is_no_answer_is_retried(test: AgentTest) {
+    fn response_in_a_wrong_format_is_retried(test: AgentTest) {
         for raw in ["<html>no</html>", "{}", ""] {
             in_all_setups(&test, &json!([[{ "raw": raw, "times": 1 }, { "tool": "done", "input": { "message": "x" } }]]), |run, _| {
                 assert_eq!(status_of(run), ("completed", "completed"), "{raw:?}");

@@ -114,7 +114,7 @@ engines! {
         assert_eq!(test.scratchpad(), ("new notes".to_owned(), 2));
     }
 
-    fn blank_scratchpad_changes_nothing_and_long_one_is_cut(test: AgentTest) {
+    fn blank_scratchpad_is_ignored_and_long_scratchpad_is_cut(test: AgentTest) {
         test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "before" })).unwrap();
         for answer in [json!({ "scratchpad": null, "report": null }), json!({ "scratchpad": "  " }), json!({})] {
             let (run, _) = test.run_task(&ModelSetup::default(), json!([done("x")]), json!([{ "text": answer.to_string() }]));
@@ -189,7 +189,7 @@ engines! {
         test.env.execute_json("set_scratchpad", json!({ "agent": "bot", "content": "base" })).unwrap();
         test.queue();
         test.queue();
-        // Both closing calls see the same scratchpad. The slower one conflicts, and is repeated.
+        // Both closing calls see the same scratchpad. The slower call conflicts, and is repeated.
         let closing = |base: &str, adds: &str| {
             json!([[{ "delay_ms": 300 }, { "text": json!({ "scratchpad": format!("{base}+{adds}") }).to_string() }]])
         };
@@ -198,7 +198,7 @@ engines! {
             { "match": "```text\nbase+x\n```", "turns": closing("base+x", "y") },
             { "match": "What you need to know", "turns": [done("x")] },
         ]);
-        // The wake prompt contains the scratchpad, too, so its actor must come first.
+        // The wake prompt contains the scratchpad, too, so the actor for the wake prompt must come first.
         let actors: Vec<Value> = actors.as_array().unwrap().clone();
         let scenario = json!({ "actors": [actors[2], actors[0], actors[1]] });
         let work = test.work_with(&ModelSetup { concurrency: 2, ..ModelSetup::default() }, &scenario, |_| {});

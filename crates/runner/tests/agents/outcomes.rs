@@ -1,5 +1,5 @@
-//! Tests of the closing call, of what each end of a run means for the queue item and its task, and of the precedence of
-//! limits.
+//! Tests of the closing call, of the effects that the end of a run has on the queue item and its task, and of the
+//! precedence of limits.
 
 use std::time::Duration;
 
@@ -268,7 +268,7 @@ engines! {
         assert_eq!(task(&test, "unit/once"), ("blocked", Some("No cups.".into())));
     }
 
-    fn explicit_error_blocks_the_task_when_the_other_run_ends(test: AgentTest) {
+    fn explicit_error_blocks_the_task_when_its_last_run_ends(test: AgentTest) {
         test.env.execute_json("set_task", json!({ "workflow": "build", "variant": "unit/once" })).unwrap();
         for _ in 0..2 {
             test.env.execute_json("queue_add", json!({ "task": "unit/once", "max_attempts": 1 })).unwrap();

@@ -7,8 +7,7 @@ use crate::{markdown, page::Page, problem::Problem, sentence};
 
 /// Maximum length of an answer, in characters. The client asks for the rest with `skip`.
 pub const ANSWER_MAX: usize = 8_000;
-/// Maximum length of a text in the result of an action, in characters. The caller knows the complete text, because it
-/// sent it.
+/// Maximum length of a text in the result of an action, in characters. The caller sent the text and knows all of it.
 const TEXT_MAX: usize = 300;
 
 /// Maximum length of an error message and of its hint, in characters.
@@ -57,8 +56,9 @@ pub fn problem(problem: &Problem) -> String {
     format!("error: {}{}", text::cut(&message, ERROR_MAX), text::cut(&hint.unwrap_or_default(), ERROR_MAX))
 }
 
-/// The part of a text that starts after `skip` characters, with a note on how to read the next part. A code fence that
-/// is cut is closed and reopened, so that text of users never appears outside a fence.
+/// The part of a text that starts after `skip` characters, with a note on how to read the next part. If the cut is
+/// inside a code fence, this part closes the fence and the next part reopens it, so that text of users never appears
+/// outside a fence.
 pub fn part(whole: &str, skip: usize, path: Option<&str>) -> String {
     let start = byte_offset(whole, skip);
     let rest = &whole[start..];

@@ -1,4 +1,4 @@
-//! MCP resources: tasks, runs and reports by their URI, and a list of the current ones.
+//! MCP resources: tasks, runs and reports by their URI, and a list of those that are current.
 
 use std::collections::BTreeSet;
 

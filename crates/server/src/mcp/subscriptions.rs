@@ -23,7 +23,7 @@ const WATCHED_MAX: usize = 50;
 #[derive(Debug)]
 pub struct Subscriptions {
     live: OnceLock<Live>,
-    /// Dropped with the client, which stops polling the log.
+    /// Dropped when the client disconnects. Dropping it stops the polling of the log.
     stop: watch::Sender<bool>,
     /// Resources that the client subscribed to one by one.
     pub named: WatchedResources,
@@ -44,7 +44,7 @@ impl WatchedResources {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a resource. Returns true if it is the only one.
+    /// Adds a resource. Returns true if it is the only watched resource.
     pub fn add(&self, site: &Site, context: &Context, uri: &str) -> Result<bool, Problem> {
         let text = resources::whole(site, context, uri)?;
         let mut digests = self.digests();

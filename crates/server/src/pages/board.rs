@@ -1,5 +1,5 @@
 //! The page of a board: its stickies in columns by priority, and their relations. For a large board, the page shows the
-//! newest stickies, and each column has a page of its own.
+//! stickies that changed last, and each column has a page of its own.
 
 use std::collections::HashSet;
 
@@ -50,7 +50,7 @@ pub fn page(read: &mut Reader<'_>, reference: &str, query: &str) -> Result<Page,
             let all: Vec<&Value> = stickies.iter().filter(|stickie| stickie["priority"].as_str() == priority).collect();
             let (shown, pagination) = match selected {
                 Some(_) => column_page(&all, from, &path, priority),
-                None => newest_stickies(&all, stickies.len(), &path, priority),
+                None => recently_changed_stickies(&all, stickies.len(), &path, priority),
             };
             let stickies = shown.into_iter().map(stickie).collect();
             Column { title, priority, stickies, total: all.len(), pagination }
@@ -100,8 +100,14 @@ const NO_PRIORITY: &str = "none";
 
 type ColumnPart<'a> = (Vec<&'a Value>, Option<(String, Vec<(String, String)>)>);
 
-/// For a large board, the newest stickies of a column, so that a stickie that was just moved is visible.
-fn newest_stickies<'a>(all: &[&'a Value], on_board: usize, path: &str, priority: Option<&str>) -> ColumnPart<'a> {
+/// The stickies of a column on the page of the board. A large board shows those that changed last, so that a stickie
+/// that was just moved is visible.
+fn recently_changed_stickies<'a>(
+    all: &[&'a Value],
+    on_board: usize,
+    path: &str,
+    priority: Option<&str>,
+) -> ColumnPart<'a> {
     if on_board <= STICKIES_MAX || all.len() <= COLUMN_STICKIES_MAX {
         return (all.to_vec(), None);
     }

@@ -25,7 +25,7 @@ pub fn page(read: &mut Reader<'_>, query: &str, now: Time, max_rows: Option<i64>
     let form = Block::SearchForm {
         path: "/made",
         field: "run",
-        label: "Id of a run, or last",
+        label: "Id of a run, or `last` for the newest run",
         value: run.clone(),
         scope: None,
     };

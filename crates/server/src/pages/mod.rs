@@ -292,7 +292,7 @@ struct FittedList {
     max_rows: Option<i64>,
 }
 
-/// Queries as many rows of a list as fit on a page. The cursor of the next page then starts after the last shown row.
+/// Queries as many rows of a list as fit on a page. The next page starts after the last shown row.
 fn query_fitting_list(
     read: &mut Reader<'_>,
     entry: &ViewEntry,

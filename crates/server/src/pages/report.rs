@@ -11,7 +11,7 @@ use crate::{
     problem::Problem,
 };
 
-/// Loads the current report of a task, or the report with an id. A task takes precedence.
+/// Loads the current report of a task, or the report with an id. If both exist, the task takes precedence.
 pub fn load_report(read: &mut Reader<'_>, reference: &str) -> Result<Value, Problem> {
     let is_task = read.resolve_including_deleted(&Ref::<kind::Task>::new(reference)).is_ok();
     match read.entry_by_id_suffix(reference, Some(Kind::Report))? {

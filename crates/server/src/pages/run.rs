@@ -30,9 +30,9 @@ const FACT_FIELDS: &[&str] = &[
     "parent_run_id",
     "queue_item_id",
 ];
-/// Maximum number of steps on a page: the newest ones, with a link to the earlier ones.
+/// Maximum number of steps on a page. The page shows the newest steps and links to earlier steps.
 const STEPS_MAX: usize = 100;
-/// Maximum number of touches on a page. It is lower, because their rows are longer.
+/// Maximum number of touches on a page. It is lower than for steps, because the rows of touches are longer.
 const TOUCHES_MAX: usize = 60;
 /// Maximum total length of the texts of the steps on a page.
 const STEP_TEXTS_MAX: usize = 10_000;

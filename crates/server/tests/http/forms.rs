@@ -36,7 +36,7 @@ engines! {
         assert_eq!(submit(&visitor, "/queue/actions/queue_take", "agent=cat").status, 303);
     }
 
-    fn emptied_form_fields_are_cleared(env: TestEnv) {
+    fn emptied_form_field_clears_the_stored_value(env: TestEnv) {
         env.workflow("unit");
         env.execute_json("set_label", json!({ "key": "k", "name": "K" })).unwrap();
         env.execute_json("set_task", json!({
@@ -60,7 +60,7 @@ engines! {
         let task = || visitor.json("/tasks/unit/go").data();
         let fields = |names: &[&str]| { let task = task(); names.iter().map(|name| task[*name].clone()).collect::<Vec<Value>>() };
         assert_eq!(fields(&["title", "description", "tags", "recurring", "archived", "priority"]), [json!("New"), json!(null), json!(["a", "b"]), json!(true), json!(true), json!("P1")]);
-        // A browser sends every field of the form; some of them were emptied.
+        // A browser sends every field of the form, including the fields that the person emptied.
         let form = "title=New&timeout=&tags=&tags=b&tags=&labels=&labels=&recurring=false&archived=false&archived=true&priority=&status=&if_revision=2";
         assert_eq!(submit(&visitor, set, form).status, 303);
         assert_eq!(fields(&["timeout", "tags", "labels", "recurring", "archived", "priority"]), [json!(null), json!(["b"]), json!([]), json!(false), json!(true), json!("P1")]);

@@ -120,7 +120,7 @@ engines! {
         assert!(page.contains("`trackway connect`") && page.contains("`trackway ingest`") && !page.contains("demo"), "{page}");
     }
 
-    fn http_messages_name_parameters_and_paths(env: TestEnv) {
+    fn http_errors_and_hints_name_parameters_and_paths(env: TestEnv) {
         env.workflow("unit");
         env.task("unit", "unit/go");
         let visitor = Visitor::person(&env);

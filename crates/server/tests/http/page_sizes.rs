@@ -74,7 +74,7 @@ engines! {
         assert_eq!(visitor.html("/notes?limit=0").status, 422);
     }
 
-    fn large_board_shows_its_newest_stickies_and_links_to_the_rest(env: TestEnv) {
+    fn large_board_shows_last_changed_stickies_and_links_to_the_rest(env: TestEnv) {
         let id = |made: &serde_json::Value| made["id"].as_str().unwrap().to_owned();
         env.execute_json("set_board", json!({ "name": "wall", "background": "why <we> do this\n".repeat(2_000) })).unwrap();
         let note = "> * one <thing> & another\n".repeat(200);

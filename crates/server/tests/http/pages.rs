@@ -97,7 +97,7 @@ engines! {
         assert!(action.contains("(one of blocks, "), "{action}");
     }
 
-    fn action_accepts_the_name_in_its_path(env: TestEnv) {
+    fn action_input_may_repeat_the_name_in_the_path(env: TestEnv) {
         let visitor = Visitor::person(&env);
         let note = |studio: &str| visitor.act("/studios/main/actions/create_note", &json!({ "studio": studio, "title": studio })).status;
         assert_eq!((note("main"), note("other")), (200, 422));

@@ -54,7 +54,7 @@ engines! {
         assert!(server.request("GET /assets/..%2Fsecret HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
     }
 
-    fn end_of_run_event_names_its_queue_item(env: TestEnv) {
+    fn event_for_the_end_of_a_run_names_the_queue_item(env: TestEnv) {
         env.workflow("ops");
         env.execute_json("set_task", json!({ "workflow": "ops", "variant": "t", "recurring": true })).unwrap();
         env.execute_json("queue_add", json!({ "task": "t" })).unwrap();

@@ -1,4 +1,4 @@
-//! JSON, Markdown and HTML show which version of a task counts: on links, routes, queue items and ready tasks.
+//! JSON, Markdown and HTML show the current version of a task on links, routes, queue items and ready tasks.
 
 use serde_json::{Value, json};
 use trackway_testkit::{TestEnv, engines};
@@ -21,7 +21,7 @@ fn assert_shows(visitor: &Visitor, path: &str, texts: &[&str]) {
 }
 
 engines! {
-    fn every_format_shows_the_version_that_counts(env: TestEnv) {
+    fn every_format_shows_the_current_version(env: TestEnv) {
         env.workflow("ops");
         env.role("coder");
         set_task(&env, "build/one", json!({}));

@@ -75,7 +75,7 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut rest = Vec::new();
-    // The server resets the connection if the client had sent more data.
+    // The client sees a reset if the server closes the connection before it has read everything.
     match stream.read_to_end(&mut rest) {
         Ok(_) => true,
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,

@@ -32,7 +32,7 @@ struct VersionQuery {
 }
 
 impl Store {
-    /// Like [`Store::data_version`], but only where reading the version takes no round trip: on SQLite. Blocks only
+    /// Like [`Store::data_version`], but only on SQLite, where reading the version takes no round trip and blocks only
     /// briefly.
     pub fn local_data_version(&self) -> Option<Result<DataVersion>> {
         (self.engine() == Engine::Sqlite).then(|| self.data_version())

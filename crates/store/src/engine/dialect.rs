@@ -20,7 +20,7 @@ impl Engine {
     }
 
     /// Condition that a column holds one of the few ids that `query` selects. PostgreSQL then runs the query first and
-    /// looks up each id. With `in` it might join with all rows of the index.
+    /// looks up each id. With `in`, PostgreSQL might instead join with all rows of the index.
     pub fn is_one_of(self, column: &str, query: &str) -> String {
         match self {
             Self::Sqlite => format!("{column} in ({query})"),

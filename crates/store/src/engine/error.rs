@@ -26,7 +26,7 @@ pub enum Error {
     CommitUnknown(String),
     #[error("this PostgreSQL server accepts no writes: {0}")]
     Standby(String),
-    /// A prepared statement is missing on the server connection, which a transaction pooler causes.
+    /// A prepared statement is missing on the server connection. The cause is a connection pooler in transaction mode.
     #[error("PostgreSQL is behind a connection pooler in transaction mode: {0}")]
     TransactionPooler(String),
     #[error("PostgreSQL refused the connection: {0}")]
@@ -38,7 +38,7 @@ pub enum Error {
     Full(String),
     #[error("the database cannot be written: {0}")]
     ReadOnly(String),
-    /// A row violates a unique index. Actions that expect this replace it by an error of their own.
+    /// A row violates a unique index. Actions that expect this error return an error of their own instead.
     #[error("already exists: {0}")]
     Duplicate(String),
     /// The transaction conflicts with another one. Repeating it may succeed.
@@ -169,7 +169,8 @@ impl From<tokio_postgres::Error> for Error {
         match error.code() {
             None => Self::Unreachable(text),
             Some(code) if *code == SqlState::UNIQUE_VIOLATION => Self::Duplicate(text),
-            // If a precondition fails, a statement divides by zero, or inserts the null that its subquery returned.
+            // A statement whose precondition fails either divides by zero, or inserts the null that its subquery
+            // returned.
             Some(code) if [SqlState::DIVISION_BY_ZERO, SqlState::NOT_NULL_VIOLATION].contains(code) => {
                 Self::PreconditionFailed(text)
             }

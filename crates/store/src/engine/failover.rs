@@ -1,9 +1,9 @@
 //! Connects to PostgreSQL: chooses the server, limits the time for each attempt, and detects servers that stopped
 //! answering.
 //!
-//! A URL may list several servers, one of which accepts writes; a failover changes which one. Name lookup, connection,
-//! encryption and login of each server share one timeout, so that a server which accepts a connection and never answers
-//! does not prevent attempts at the others.
+//! A URL may list several servers, of which only one accepts writes; after a failover, another one does. Name lookup,
+//! connection, encryption and login of each server share one timeout, so that a server which accepts a connection and
+//! never answers does not prevent attempts at the others.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -21,13 +21,13 @@ use crate::{
 
 /// Time for connecting to one server, unless the URL gives another.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which an unresponsive connection is closed: data is not acknowledged, or keepalive probes are not
-/// answered. The default of the operating system is hours.
+/// Time after which an unresponsive connection is closed, that is, one whose server does not acknowledge data or does
+/// not answer keepalive probes. The default of the operating system is hours.
 const UNRESPONSIVE_MAX: Duration = Duration::from_secs(15);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_RETRIES: u32 = 5;
-/// The driver's default, which it also reports if the URL does not set the value.
+/// The driver's default. If the URL does not set the value, the driver reports this default.
 const DRIVER_KEEPALIVE_IDLE: Duration = Duration::from_hours(2);
 
 /// The part of a connection that reads and writes its socket.

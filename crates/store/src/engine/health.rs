@@ -21,7 +21,8 @@ pub struct Health {
     pub bytes: i64,
     /// Free bytes on the disk of the SQLite file.
     pub free_bytes: Option<u64>,
-    /// The file or schema that an interrupted restore or move left behind. A running one does not count.
+    /// The file or schema that an interrupted restore or move left behind. The file or schema of a running one does not
+    /// count.
     pub leftover_staging: Option<String>,
 }
 
@@ -57,7 +58,7 @@ impl Store {
     }
 }
 
-/// Returns whether another process is filling this file. It keeps the file locked meanwhile.
+/// Returns whether another process is filling this file. Such a process keeps the file locked.
 fn is_being_filled(path: &Path) -> bool {
     let locked =
         Connection::sqlite(path, false).and_then(|mut connection| connection.batch("begin immediate; rollback"));

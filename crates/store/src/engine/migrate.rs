@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn migration_links_old_runs_and_makes_newest_report_current() {
+    fn migration_links_old_runs_and_marks_newest_report_as_current() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.db");
         let mut old = Connection::sqlite(&path, true).unwrap();
@@ -388,8 +388,8 @@ mod tests {
         assert_eq!(indexes.unwrap(), [(Some(1),), (None,)]);
     }
 
-    /// Touches of schema version 11 remain. The newer schema accepts all resource types, and each touch once per run,
-    /// resource and action.
+    /// Checks that touches of schema version 11 remain, and that the newer schema accepts all resource types, but each
+    /// touch only once per run, resource and action.
     fn check_touches_of_version_11(mut old: Connection, url: &Url) {
         let (references_off, at) = match old.engine() {
             Engine::Sqlite => ("pragma foreign_keys = off", "5000000"),
@@ -442,7 +442,8 @@ mod tests {
         assert_eq!(indexes, named.map(|name| (name.to_owned(),)));
     }
 
-    /// Version 12 blocks the waiting items of an archived task, and puts the reason before the `why` of their requests.
+    /// Checks that schema version 12 blocks the waiting items of an archived task, and puts the reason before the `why`
+    /// of their requests.
     fn check_items_without_live_version(mut old: Connection, url: &Url) {
         let (references_off, at) = match old.engine() {
             Engine::Sqlite => ("pragma foreign_keys = off", "5000000"),

@@ -27,9 +27,9 @@ const CHANNEL: &str = "trackway_queue";
 /// Key of an advisory lock. All listeners of a database hold it in shared mode.
 const LISTENER_LOCK: i64 = 0x5452_5759_0001;
 
-/// Notifies the listeners of a PostgreSQL database. Skips the notification if nobody listens, that is, if the advisory
-/// lock is free: PostgreSQL serialises commits with notifications across the server. The commit does not wait for the
-/// disk.
+/// Notifies the listeners of a PostgreSQL database. PostgreSQL serialises commits with notifications across the server.
+/// So this statement skips the notification if there is no listener, that is, if the advisory lock is free. Its commit
+/// does not wait for the disk.
 pub(crate) static NOTIFY: LazyLock<String> = LazyLock::new(|| {
     format!(
         "select set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', '') where not pg_try_advisory_xact_lock({LISTENER_LOCK})"

@@ -20,7 +20,7 @@ use crate::{
 /// Maximum age of an open group. It limits how long the first writer waits for its commit, and how long this process
 /// keeps other processes from writing.
 const GROUP_OPEN_MAX: Duration = Duration::from_millis(10);
-/// Separates the changes of one writer from those of the rest of its group.
+/// Separates the changes of one writer from those of the other writers in its group.
 const SAVEPOINT: &str = "savepoint member";
 const RELEASE_SAVEPOINT: &str = "release savepoint member";
 const ROLLBACK_SAVEPOINT: &str = "rollback to savepoint member; release savepoint member";
@@ -65,7 +65,7 @@ pub(crate) struct CommitGroup {
     outcome: Arc<GroupOutcome>,
 }
 
-/// The reason is present if the transaction failed.
+/// The result of a commit. The error is the reason why it failed.
 type CommitResult = std::result::Result<(), String>;
 
 /// The result of the group's commit. Members wait for it.
@@ -99,8 +99,8 @@ impl WriteLock {
         })
     }
 
-    /// Commits the changes of one writer: commits the group, or hands it over to a waiting writer and waits for its
-    /// commit.
+    /// Commits the changes of one writer. Either commits the whole group, or hands the group over to a waiting writer
+    /// and waits until the group is committed.
     pub fn commit(&self, idle: &IdleConnections, mut connection: Connection, mut group: CommitGroup) -> Result<()> {
         if let Err(error) = group.release_member(&mut connection) {
             self.rollback(idle, connection, group);
@@ -114,8 +114,8 @@ impl WriteLock {
         }
     }
 
-    /// Rolls back the changes of one writer and commits those of the group before it: the error that this writer
-    /// reports may refer to rows of the group.
+    /// Rolls back the changes of one writer and commits the earlier changes of its group, because the error that this
+    /// writer reports may refer to rows of the group.
     pub fn rollback(&self, idle: &IdleConnections, mut connection: Connection, group: CommitGroup) {
         // On some errors, such as a full disk, SQLite rolls back the whole transaction. Then all members retry.
         if group.members == 0 || connection.batch(ROLLBACK_SAVEPOINT).is_err() {
@@ -156,7 +156,7 @@ impl WriteLock {
     }
 
     fn return_connection(&self, idle: &IdleConnections, connection: Connection) {
-        // Return the connection first, so that the next holder of the lock gets this one.
+        // Return the connection first, so that the next holder of the lock gets this connection.
         idle.push(connection);
         self.release();
     }
@@ -184,7 +184,7 @@ impl CommitGroup {
 impl Drop for CommitGroup {
     fn drop(&mut self) {
         let GroupOutcome { result, has_result } = &*self.outcome;
-        // Without a result, the writer that should have committed has panicked.
+        // If there is no result, the writer that had to commit has panicked.
         lock(result)
             .get_or_insert_with(|| Err("the writer that should have committed the shared transaction failed".into()));
         has_result.notify_all();

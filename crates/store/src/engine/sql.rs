@@ -188,7 +188,7 @@ impl Row<'_> {
         T::from_column(self.column(index)?)
     }
 
-    /// Reads a column. Not part of `get`, which the compiler instantiates for every field type.
+    /// Reads a column. This code is not in `get`, because the compiler instantiates `get` for every field type.
     fn column(&self, index: usize) -> Result<Column<'_>> {
         Ok(match self {
             Row::Sqlite(row) => match row.get_ref(index)? {

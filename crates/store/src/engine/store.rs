@@ -213,9 +213,9 @@ impl Store {
         })
     }
 
-    /// Runs a transaction that ends with a commit in the mode that needs the fewest round trips. On PostgreSQL the
-    /// transaction first runs in optimistic mode. If a precondition fails there, nothing was committed, and the
-    /// transaction runs again in checked mode. SQLite has no round trips to save and always uses checked mode.
+    /// Runs a transaction in the mode that needs the fewest round trips. The transaction must end with a commit. On
+    /// PostgreSQL the transaction first runs in optimistic mode. If a precondition fails there, nothing was committed,
+    /// and the transaction runs again in checked mode. SQLite has no round trips to save and always uses checked mode.
     pub fn try_optimistic_first<T, E>(
         &self,
         mut transaction: impl FnMut(WriteMode) -> std::result::Result<T, E>,
@@ -512,7 +512,7 @@ impl Reader<'_> {
             for (read, answer) in reads.iter().zip(&mut answers).filter(|(_, answer)| answer.is_none()) {
                 self.connection.set_deferring(true);
                 let outcome = read(self);
-                // A deferred query makes the outcome meaningless, even if it is not an error.
+                // A deferred query makes the outcome meaningless, even if the outcome is not an error.
                 let is_unfinished = self.connection.has_deferred();
                 self.connection.set_deferring(false);
                 if !is_unfinished {
@@ -623,9 +623,9 @@ impl Writer<'_> {
         self.reader.connection.post(sql, &scoped)
     }
 
-    /// Runs a statement that writes rows and returns them, and that may be the only statement of its transaction. If it
-    /// is the first one, PostgreSQL runs it without an explicit transaction. If it then returns rows, it has committed,
-    /// and nothing may follow it. `?1` is the tenant.
+    /// Runs a statement that writes rows and returns them. If it is the first statement of a transaction on PostgreSQL,
+    /// it runs without an explicit transaction. If it then returns rows, these are already committed, and no other
+    /// statement may follow. `?1` is the tenant.
     pub(crate) fn query_autocommit<T: FromRow>(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<T>> {
         let scoped = scoped(self.tenant, sql, params)?;
         let connection = &mut self.reader.connection;
@@ -770,8 +770,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Serialises the transactions that change replacements, links or pins, whose rules read many rows. Does nothing on
-    /// SQLite, which has one writer at a time.
+    /// Serialises the transactions that change replacements, links or pins, because the rules for them read many rows.
+    /// Does nothing on SQLite, which has one writer at a time.
     pub fn lock_catalog(&mut self) -> Result<()> {
         if self.engine() == Engine::Postgres {
             self.query::<(bool,)>(
@@ -783,7 +783,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Waits for all transactions that rely on which versions are live, and blocks new ones until this transaction
+    /// Waits for all transactions that rely on the set of live versions, and blocks new ones until this transaction
     /// ends. Call this before selecting the queue items that a change of versions or pins blocks or frees. Does nothing
     /// on SQLite, which has one writer at a time.
     pub fn lock_live_versions(&mut self) -> Result<()> {
@@ -794,9 +794,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Prevents other transactions from changing which versions are live until this transaction ends. A transaction
-    /// that archives a version then sees the queue items that this one adds. Call this before the query that selects
-    /// the version. Does nothing on SQLite, which has one writer at a time.
+    /// Prevents other transactions from changing the set of live versions until this transaction ends. A later
+    /// transaction that archives a version then sees the queue items that this transaction adds. Call this before the
+    /// query that selects the version. Does nothing on SQLite, which has one writer at a time.
     pub fn lock_live_versions_shared(&mut self) -> Result<()> {
         if self.engine() == Engine::Postgres {
             self.post(&format!("select pg_advisory_xact_lock_shared({LIVE_VERSIONS})"), &[])?;

@@ -80,9 +80,10 @@ impl CurrentReport {
 }
 
 impl Reader<'_> {
-    /// Returns at most one report per lineage. It takes the newest version with a report. Of several agents with a
-    /// report on that version, it takes the one linked last (then the smaller link id) whose current report is not
-    /// blank. A version is newer than those it replaces; among other versions, the one created last is newer.
+    /// Returns at most one report per lineage: a current report, not blank, on the newest version that has one. If
+    /// several agents have such a report on that version, the method takes that of the agent that was linked last; of
+    /// links created at the same time, the one with the smaller id counts. A version is newer than the versions it
+    /// replaces; of other versions, the one created last is newer.
     pub fn current_reports(&mut self, tasks: ReportScope) -> Result<Vec<CurrentReport>> {
         let (ReportScope::Version(task) | ReportScope::Lineage(task) | ReportScope::LinkedWith(task)) = tasks;
         let versions = tasks.versions();

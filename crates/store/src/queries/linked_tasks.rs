@@ -112,8 +112,8 @@ impl Neighbour {
 }
 
 impl Reader<'_> {
-    /// Returns the tasks that are linked with a task, by its own links or else by those of the nearest earlier version.
-    /// Each part that cannot be read is reported as a problem and does not affect the others.
+    /// Returns the tasks that are linked with a task, by its own links, or else by those of the nearest earlier version
+    /// with links. Each part that cannot be read is reported as a problem and does not affect the others.
     pub fn linked_tasks(&mut self, task: Id<kind::Task>, now: Time) -> LinkedTasksResult {
         let lists = self.with_savepoint(|read| read.linked_lists(task, now));
         let LinkedLists { source, mut tasks, lineages } = match lists {

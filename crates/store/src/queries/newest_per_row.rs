@@ -7,7 +7,7 @@ use crate::connection::Engine;
 /// per version. To be used after `join`.
 ///
 /// Without `lateral`, PostgreSQL may read all newer runs of the tenant, or all runs of the version, because it expects
-/// few.
+/// few of them.
 pub fn runs_of_each_version(engine: Engine) -> &'static str {
     match engine {
         Engine::Sqlite => "runs u on u.tenant_id = ?1 and u.task_id = v.id and u.id > v.before",

@@ -56,7 +56,7 @@ const NAMED_KINDS: &[(Kind, &str, &str)] = &[
     (Kind::Board, "boards", "name"),
 ];
 
-/// Number of names among which an unknown name is compared with similar ones.
+/// Maximum number of existing names that are compared with an unknown name, to suggest similar names.
 const NAMES_SEARCHED_MAX: i64 = 2_000;
 const CANDIDATES_MAX: usize = 10;
 

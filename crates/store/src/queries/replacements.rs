@@ -73,7 +73,7 @@ impl InheritedPart {
 
 impl Reader<'_> {
     /// Returns the version whose links, boards or report apply to a task: the task itself if it has any, or else the
-    /// nearest earlier version that has. Of equally near versions, the one replaced last wins.
+    /// nearest earlier version that has some. Of equally near versions, the one replaced last wins.
     pub fn nearest_version_with(
         &mut self,
         task: Id<kind::Task>,
@@ -89,9 +89,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the path from a task to its live successor. Where a task has several replacements, the path takes the
-    /// newest one, then the one with the smallest id. `tasks.replaced` excludes dead ends, so the query never has to
-    /// backtrack.
+    /// Returns the path from a task to its live successor. If a task has several replacements, the path takes the
+    /// newest one; of equally new ones, the one with the smallest id. `tasks.replaced` excludes dead ends, so the query
+    /// never has to backtrack.
     pub fn replacement_path(&mut self, from: Id<kind::Task>) -> Result<Vec<PathStep>> {
         self.walk(from, "", "")
     }

@@ -9,8 +9,8 @@ impl Writer<'_> {
     /// agent is not archived, its lease has not expired, and no other transaction has locked it. Returns false in
     /// checked mode: the caller then has to query the run first.
     ///
-    /// A run that another transaction has locked is skipped and therefore fails the transaction. The checked
-    /// transaction then waits for the lock and reads the time afterwards.
+    /// If another transaction has locked the run, this statement skips it, and so the transaction fails. The caller
+    /// then repeats the transaction in checked mode, which waits for the lock and reads the time afterwards.
     pub fn guard_run(&mut self, agent: Id<kind::Agent>, run: Id<kind::Run>) -> Result<bool> {
         if !self.mode.optimistic {
             return Ok(false);

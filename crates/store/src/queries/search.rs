@@ -60,8 +60,8 @@ impl Writer<'_> {
 }
 
 impl Writer<'_> {
-    /// Adds the new bodies to SQLite's full-text index right before the commit. If other statements followed, the
-    /// index would write a separate segment for each body.
+    /// Adds the new bodies to SQLite's full-text index right before the commit. If other statements came between the
+    /// inserts, the index would write a separate segment for each body.
     pub(crate) fn flush_search_index(&mut self) -> Result<()> {
         for (number, words) in std::mem::take(&mut self.unindexed) {
             self.post_row("insert into content_index (rowid, words) values (?1, ?2)", params![number, words])?;

@@ -1,7 +1,8 @@
 //! A model that plays a scenario, over real HTTP on loopback.
 //!
-//! It implements Anthropic's Messages API and OpenAI's chat completions, streamed and complete. It answers all other
-//! requests with an empty object, because clients also call endpoints that they can do without.
+//! It implements Anthropic's Messages API and OpenAI's chat completions, streamed and complete. It answers a request to
+//! count tokens with a constant, and all other requests with an empty object, because clients also call endpoints that
+//! they do not need.
 
 mod anthropic;
 mod delivery;
@@ -241,7 +242,7 @@ impl ModelState {
         response.body(delivery.begin().await).unwrap()
     }
 
-    /// The number of earlier requests with this key. Counts this request.
+    /// Counts this request, and returns the number of earlier requests with the same key.
     fn count_request(&self, turn_key: TurnKey) -> usize {
         let mut log = self.log.lock().unwrap();
         let count = log.request_counts.entry(turn_key).or_default();

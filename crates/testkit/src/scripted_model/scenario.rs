@@ -5,8 +5,9 @@
 //! The first actor whose `match` occurs in the first user message answers the request. Without such an actor, the reply
 //! is "ok". The number of assistant messages in the request selects the actor's turn; the last turn repeats.
 //!
-//! A request that ends with a runner's end-of-run prompt goes to the first actor whose `match` occurs in that prompt. The
-//! actor plays its first turn, or, if its `match` also occurs in the first user message, continues with its next turn.
+//! A request that ends with a runner's end-of-run prompt goes to the first actor whose `match` occurs in that prompt.
+//! The actor plays its first turn. If its `match` also occurs in the first user message, the actor plays its next turn
+//! instead.
 //!
 //! A block is one of
 //!
@@ -15,7 +16,7 @@
 //! - `{"usage": {"input_tokens": 7}}`: the token counts of the reply
 //! - `{"delay_ms": 50}`: a delay, after which the reply continues
 //! - `{"error": 529}`: an error response with this status; `retry_after_s` adds the header
-//! - `{"raw": "<html>"}`: a response with exactly this body; `status` if it is not 200
+//! - `{"raw": "<html>"}`: a response with exactly this body; `status` sets a status other than 200
 //! - `{"hang": 2}`: no bytes for this many seconds, then the connection drops
 //! - `{"cut": true}`: the connection drops in the middle of the next block
 //!
@@ -126,7 +127,7 @@ impl Scenario {
         TurnKey { actor: matching_actor(first_user_text).unwrap_or(self.actors.len()), turn: reply_count }
     }
 
-    /// The blocks of a turn, without the faults whose `times` earlier requests for this turn used up.
+    /// The blocks of a turn. Omits a fault if earlier requests for this turn have used up its `times`.
     pub(super) fn blocks(&self, turn_key: TurnKey, earlier_requests: usize) -> Vec<Block> {
         let turns = self.actors.get(turn_key.actor).map_or(&[][..], |actor| &actor.turns);
         match turns.get(turn_key.turn).or(turns.last()) {

@@ -88,8 +88,8 @@ mod real_client {
             let asked = result.requests.iter().filter(|request| request.body["tools"][0].is_object()).count();
             assert_eq!(asked, 6, "{version}: two turns of each of three actors");
             let mut ids = fixture.message_ids();
-            // Version 2.0 also starts agents that no tool call spawned. No actor matches them, so that their ids
-            // contain `a3`.
+            // Claude Code 2.0 also starts agents that no tool call spawned. No actor matches these agents, so the ids
+            // of their messages contain `a3`.
             ids.retain(|id| !id.starts_with("msg_s1_a3"));
             let wanted =
                 ["a0_t0", "a0_t1", "a1_t0", "a1_t1", "a2_t0", "a2_t1"].map(|turn_key| format!("msg_s1_{turn_key}_n0"));
@@ -154,7 +154,7 @@ mod real_client {
     fn timed_out_client_is_killed_with_its_child_processes() {
         let client = ClaudeClient::version(NEWEST);
         let fixture = ClientFixture::new();
-        // The directory in the process name distinguishes this test from concurrent runs of it.
+        // The directory in the process name distinguishes this process from those of concurrent runs of the test.
         let left_behind = "setsid bash -c 'echo > started; exec -a $CWD/left-behind sleep 600' > /dev/null 2>&1 &";
         let turns = json!([[{ "tool": "Bash", "input": { "command": left_behind } }], [{ "hang": 600 }]]);
         let scenario = json!({ "prompt": "TALK", "actors": [{ "match": "TALK", "turns": turns }] });

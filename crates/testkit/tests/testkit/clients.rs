@@ -42,10 +42,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("bench/src", "benchmarks use transcripts and tools of a client"),
 ];
 
-/// Files and folders with comparisons that look like client versions but are not, and why.
+/// Files and folders with comparisons that look like comparisons of client versions, and what they compare.
 const ALLOWED_COMPARISONS: &[(&str, &str)] = &[];
 
-/// Files and folders that may name a version of a client, or that name versions of something else.
+/// Files and folders that may name a version of a client, or that name versions of something else, and why.
 const ALLOWED_VERSIONS: &[(&str, &str)] = &[
     ("crates/actions/src/import/nagger.rs", "versions of claude-nagger"),
     ("crates/testkit/src/claude_client.rs", "installs versions of the real client"),
@@ -99,7 +99,7 @@ fn sources() -> Vec<(String, String)> {
 }
 
 /// Lines that violate a rule outside the allowed paths, as `FILE:LINE`, and allowed paths that no longer need the
-/// permission. The rule reads a line, and the same line with those before and after it.
+/// permission. The rule receives a line, and a text with this line and its two neighbours.
 fn violations(allowed: &[(&str, &str)], is_violation: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut needed = BTreeSet::new();
     let mut found = Vec::new();
@@ -273,7 +273,7 @@ engines! {
         assert_eq!(["another_client", "claude_code"].map(is_recorded), [false, true]);
     }
 
-    fn listing_continues_after_a_session_whose_id_two_clients_have(env: TestEnv) {
+    fn listing_continues_after_a_session_id_that_two_clients_share(env: TestEnv) {
         for client in ["claude_code", "another_client"] {
             record_session(&env, client, SESSION);
         }
@@ -309,7 +309,7 @@ engines! {
     }
 }
 
-/// The display of an ingest that nobody watches.
+/// A progress display that shows nothing.
 struct NoProgress;
 
 impl Progress for NoProgress {

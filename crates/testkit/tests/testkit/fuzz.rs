@@ -23,7 +23,7 @@ use trackway_testkit::{
 };
 use uuid::Uuid;
 
-/// Reads a transcript from a cursor on. Returns the number of facts and the new cursor.
+/// Reads a transcript from this cursor, or from the start. Returns the number of facts and the new cursor.
 fn read(transcript: &Transcript, mark: Option<&ReadCursor>) -> (usize, Option<ReadCursor>) {
     let (mut facts, mut last) = (0, mark.cloned());
     transcript::read(transcript, mark, &mut |seen| {

@@ -24,7 +24,7 @@ fn terms() -> BTreeSet<String> {
     rows.map(|(term, _)| term.to_owned()).filter(|term| term != "term").collect()
 }
 
-/// The first words of commands that have a second one: `task` of `task set`.
+/// The first words of commands with two words, such as `task` in `task set`.
 fn nouns() -> BTreeSet<&'static str> {
     let actions = ACTIONS.iter().map(|action| action.command);
     let views = VIEWS.iter().map(|view| view.command);

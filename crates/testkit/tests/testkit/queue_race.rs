@@ -115,7 +115,7 @@ engines! {
         race_takers(&env, "take", "running");
     }
 
-    fn each_item_is_completed_exactly_once_when_takes_complete_the_previous_item(env: TestEnv) {
+    fn each_item_is_completed_exactly_once_when_each_take_completes_the_previous_item(env: TestEnv) {
         race_takers(&env, "done", "completed");
     }
 
@@ -158,7 +158,7 @@ fn server_crashes_lose_no_items() {
         thread::sleep(Duration::from_millis(150));
         server.crash();
     }
-    // The crash closed the test's own connection. The first query notices that and fails.
+    // The crash closed the connection of this test. The first query detects this and fails.
     let _ = env
         .core
         .read(&env.ada, |reader| Ok(reader.count("select count(*) from queue_items where tenant_id = ?1", &[])?));

@@ -72,10 +72,10 @@ fn only_store_actions_and_views_hold_sql() {
     }
 }
 
-/// Files that hold one verb of several nouns, with their crates.
+/// Files that hold the same verb for several nouns, with their crates.
 const SHARED: &[(&str, &str)] = &[("actions", "archive.rs"), ("actions", "delete.rs"), ("views", "definitions.rs")];
 
-/// The files in which the type of a command may be.
+/// The files that may contain the type of a command.
 fn candidates((noun, verb): (&str, &str)) -> [String; 3] {
     let file = |name: &str| name.replace('-', "_");
     let noun = if noun.is_empty() { verb } else { noun };
@@ -115,10 +115,10 @@ fn declared_command(line: &str) -> Option<(&str, &str)> {
     declared.strip_suffix("\");")?.split_once("\", \"")
 }
 
-/// Unlike the registries, the sources also contain actions that no interface offers. A file that only re-exports the
-/// type is not enough here.
+/// Searches the sources, because they also contain actions that no interface offers and that no registry lists. Unlike
+/// `check_path`, does not accept a file that only re-exports the type.
 #[test]
-fn commands_are_declared_in_the_files_that_they_name() {
+fn each_command_is_declared_in_the_file_named_after_it() {
     let (mut found, mut misplaced) = (0, Vec::new());
     for name in ["actions", "views"] {
         let folder = crates().join(name).join("src");

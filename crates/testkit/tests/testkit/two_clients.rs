@@ -1,4 +1,4 @@
-//! Ingest with a second client, which no release has: each file is read by the client that wrote it.
+//! Ingest with a second client, which only this test has: ingest reads each file with the client that wrote the file.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ use trackway_domain::observed::{Fact, Observation, ObservedFact, PromptKey, Sess
 use trackway_testkit::{TestEnv, engines};
 use trackway_views::{View, session::ListSessions};
 
-/// A client whose transcripts have the same extension as those of Claude Code. Their first line is `other SESSION`.
+/// A client whose transcripts have the same extension as those of Claude Code, but start with the line `other SESSION`.
 #[derive(Debug)]
 struct OtherClient;
 
@@ -132,7 +132,7 @@ impl Progress for NoProgress {
 
 const CLAUDE_SESSION: &str = "11111111-1111-4111-8111-111111111111";
 
-/// A folder with a transcript of each client, a file of neither, and a text file.
+/// Writes a transcript of each client, a file with the same extension that no client wrote, and a text file.
 fn write_folder(folder: &Path) {
     let line = format!(
         "{{\"type\":\"user\",\"sessionId\":\"{CLAUDE_SESSION}\",\"uuid\":\"u1\",\"timestamp\":\"2026-02-27T09:00:00Z\",\"cwd\":\"/ship\",\"version\":\"2.1.197\",\"message\":{{\"role\":\"user\",\"content\":\"go\"}}}}\n"
@@ -151,7 +151,7 @@ fn sources(clients: &[&'static dyn Client], path: &Path) -> Vec<Source> {
 fn ingest(env: &TestEnv, sources: Vec<Source>) -> IngestSummary {
     let mut ingest = Ingest::new(&env.core, &env.ada, Selection::new(sources));
     ingest.pass(&mut NoProgress).unwrap();
-    // The second pass reads nothing again, and repeats no problem.
+    // A second pass reads no line again, and reports no problem again.
     let second = ingest.pass(&mut NoProgress).unwrap();
     assert_eq!((second.lines, second.problems.len()), (0, 0), "{:?}", second.problems);
     ingest.summary().unwrap()
@@ -174,14 +174,14 @@ engines! {
         for clients in [[&ClaudeCode as &'static dyn Client, &OtherClient], [&OtherClient, &ClaudeCode]] {
             let summary = ingest(&env, sources(&clients, folder.path()));
             assert_eq!((summary.files, summary.sessions), (2, 2), "{:?}", summary.problems);
-            // One client reports the file that no client wrote.
+            // Only one of the clients reports the file that no client wrote.
             assert_eq!(summary.problems.len(), 1, "{:?}", summary.problems);
             assert!(summary.problems[0].ends_with("strange.jsonl: no line names a session"), "{:?}", summary.problems);
         }
         assert_eq!(sessions(&env), [format!("claude_code {CLAUDE_SESSION}"), "other s-2".to_owned()]);
     }
 
-    fn file_that_no_client_recognises_is_a_problem_with_their_names(env: TestEnv) {
+    fn problem_with_a_file_that_no_client_recognises_names_the_clients(env: TestEnv) {
         let folder = tempfile::tempdir().unwrap();
         write_folder(folder.path());
         let clients: [&'static dyn Client; 2] = [&ClaudeCode, &OtherClient];
@@ -197,7 +197,7 @@ engines! {
         assert_eq!(sessions(&env), [format!("claude_code {CLAUDE_SESSION}")]);
     }
 
-    fn one_named_client_reads_no_file_of_another(env: TestEnv) {
+    fn ingest_for_one_client_reads_no_file_of_another_client(env: TestEnv) {
         let folder = tempfile::tempdir().unwrap();
         write_folder(folder.path());
         let summary = ingest(&env, sources(&[&OtherClient], folder.path()));

@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use crate::view::View;
 
-/// The newest versions are shown, at most this many.
+/// Maximum number of versions that are shown, newest first.
 const VERSIONS_MAX: i64 = 200;
-/// The newest runs of a version are counted, at most this many. The limit keeps the cost of the query independent of
-/// the number of runs.
+/// Maximum number of runs of a version that are counted, newest first. The limit keeps the cost of the query
+/// independent of the number of runs.
 const RUNS_MAX: i64 = 1_000;
 
 /// List the versions of a task with the outcomes of their runs, newest first

@@ -19,7 +19,7 @@ use crate::{
 
 /// Columns that a list shortens.
 pub(crate) const LONG_TEXTS: &[&str] = &["t.description", "t.motivation", "t.notes", "t.script"];
-/// The newest versions of a replacement path are shown, at most this many.
+/// Maximum number of versions of a replacement path that are shown. Older versions are left out.
 pub const PATH_MAX: usize = 50;
 
 /// Show a task with its boards, queue items, pins, routes and messages

@@ -13,13 +13,13 @@ use trackway_store::{
 
 use crate::{package::Pin, page::shorten_columns, queue};
 
-/// At most this many rows of each kind are shown.
+/// Maximum number of rows of each kind that are shown.
 pub const ROWS_MAX: usize = 10;
-/// One row more than is shown, to know whether the list was cut.
+/// One row more than is shown, to find out whether the list was cut.
 const ROWS_READ: i64 = 11;
-/// Queue items and messages are searched in this many newest runs.
+/// Number of newest runs that are searched for queue items and messages.
 const RUNS_MAX: i64 = 10;
-/// Messages are searched in this many newest versions.
+/// Number of newest versions that are searched for messages.
 const VERSIONS_MAX: i64 = 10;
 
 /// The rows that refer to a task, at most [`ROWS_MAX`] of each kind.
@@ -91,8 +91,8 @@ fn messages_sql(engine: Engine) -> String {
     )
 }
 
-/// The newest messages of a task. A first query finds their ids, because PostgreSQL would scan all messages to join
-/// them with these few ids.
+/// The newest messages of a task. A separate query finds the ids first. In a single query, PostgreSQL would scan all
+/// messages to join them with the few ids.
 fn newest_messages(read: &mut Reader<'_>, task: Id<kind::Task>) -> Result<Vec<MessageRow>> {
     let sql = messages_sql(read.engine());
     let ids = read.query::<(Id<kind::Message>,)>(&sql, params![task, ROWS_READ, RUNS_MAX, VERSIONS_MAX])?;

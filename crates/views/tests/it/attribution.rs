@@ -1,5 +1,5 @@
-//! Everything that a run creates, changes or deletes is a touch. `why` leads from it to the run, its task and the
-//! person.
+//! Each creation, change and deletion by a run is recorded as a touch. `why` leads from the touched resource to the
+//! run, its task and the person.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn create_role_and_tasks(env: &TestEnv) {
     env.execute_json("set_task", newer).unwrap();
 }
 
-/// Starts a run on `unit/go` of an agent with all capabilities.
+/// Gives an agent all capabilities, and starts its run on `unit/go`.
 fn start_privileged_run(env: &TestEnv) -> TestRun<'_> {
     let agent = env.agent("bot");
     let capabilities: Vec<&str> = [trackway_domain::capability::DEFAULT, trackway_domain::capability::GRANTED].concat();
@@ -35,7 +35,7 @@ fn start_privileged_run(env: &TestEnv) -> TestRun<'_> {
     agent.start_run_on("unit/go")
 }
 
-/// The context of the person within the run, because only people can change routes.
+/// The context of a person who acts within the run. Agents cannot change routes.
 fn person_in(run: &TestRun<'_>) -> Context {
     let mut context = run.env.ada.clone();
     context.run = Some(run.id);
@@ -207,7 +207,7 @@ engines! {
         assert_eq!((chain.touched_by.len(), chain.deleted), (2, true));
     }
 
-    fn queueing_an_item_counts_as_an_effect_but_holding_one_does_not(env: TestEnv) {
+    fn queueing_an_item_is_an_effect_but_holding_it_is_not(env: TestEnv) {
         create_role_and_tasks(&env);
         let queueing = start_privileged_run(&env);
         let added = queueing.execute_json("queue_add", json!({ "task": "unit/next", "dedup_key": "once" })).unwrap();

@@ -93,7 +93,7 @@ fn apply(env: &TestEnv, ids: &[String], change: &Change) -> bool {
     outcome.is_ok()
 }
 
-/// The revision of a task. If the task is deleted, -1, which no task has.
+/// The revision of a task. For a deleted task, -1, which is the revision of no task.
 fn revision(env: &TestEnv, id: &str) -> i64 {
     env.read(|read| {
         let found = read.resolve(&Ref::<trackway_domain::kind::Task>::new(id));
@@ -144,11 +144,11 @@ fn latest_agrees_with_the_model(engine: Engine, cases: u32) {
 }
 
 #[test]
-fn latest_agrees_with_the_model_sqlite() {
+fn latest_agrees_with_the_model_on_sqlite() {
     latest_agrees_with_the_model(Engine::Sqlite, 60);
 }
 
 #[test]
-fn latest_agrees_with_the_model_postgres() {
+fn latest_agrees_with_the_model_on_postgres() {
     latest_agrees_with_the_model(Engine::Postgres, 12);
 }

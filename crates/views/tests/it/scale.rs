@@ -20,7 +20,7 @@ const HISTORY: [&str; 8] =
     ["events", "messages", "runs", "run_resources", "run_steps", "run_usage", "queue_items", "registry"];
 /// Rows of each table in the long history.
 const HISTORY_ROWS: i64 = 30_000;
-/// The number of rows that one view or action may read from all tables.
+/// Maximum number of rows that one view or action may read from all tables together.
 const ROWS_READ_MAX: i64 = 1_000;
 
 /// Creates a row of every table of the history: a task, a completed item, a run with a step, a note and a message.
@@ -161,9 +161,9 @@ fn execute_everyday_actions(env: &TestEnv) {
     run.end(trackway_domain::enums::RunStatus::Completed);
 }
 
-/// The number of rows that the actions on one item may read, from add to complete.
+/// Maximum number of rows that all actions on one item may read together, from add to complete.
 const ROWS_PER_ITEM_MAX: i64 = 100;
-/// The number of index pages that the actions on one item may read.
+/// Maximum number of index pages that all actions on one item may read together.
 const PAGES_PER_ITEM_MAX: i64 = 200;
 
 /// Asserts that each item causes few reads with stale statistics: the planner believes that the tables are still short.
@@ -209,7 +209,7 @@ fn one_item_needs_few_reads_with_stale_statistics() {
 }
 
 #[test]
-fn each_of_hundred_items_needs_few_reads_with_stale_statistics() {
+fn each_of_a_hundred_items_needs_few_reads_with_stale_statistics() {
     assert_few_reads_per_item(100);
 }
 

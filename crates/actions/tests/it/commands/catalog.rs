@@ -28,7 +28,7 @@ fn create_versions(terminal: &CommandLine, levels: &[(&str, &str)]) {
 }
 
 engines! {
-    fn package_upgrade_follows_fork_within_level(terminal: CommandLine) {
+    fn package_upgrade_follows_replacements_up_to_the_level(terminal: CommandLine) {
         terminal.json(&["role", "set", "--name", "coder"]);
         terminal.json(&["workflow", "set", "--name", "q"]);
         for variant in ["p/1", "p/2", "p/3", "p/4"] {
@@ -80,7 +80,7 @@ engines! {
         assert_eq!((&latest["variant"], &latest["path"]), (&json!("v3"), &json!(["v1", "v2", "v3"])));
         assert_eq!(terminal.json(&["task", "latest", "--id", &text(&latest["id"])])["path"], json!(["v3"]));
 
-        // If two versions replace one, the newest replacement wins.
+        // If two versions replace the same version, the newest replacement wins.
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "v2-fork", "--replaces", "v1", "--level", "major"]);
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["variant"], "v2-fork");
         // An archived version is never the current one, so the older replacement leads to it.
@@ -97,7 +97,7 @@ engines! {
         assert_eq!(terminal.json(&["task", "latest", "--variant", "v1"])["variant"], "v2-fork");
     }
 
-    fn next_finds_direct_successor_of_that_level(terminal: CommandLine) {
+    fn next_finds_direct_successor_at_the_given_level(terminal: CommandLine) {
         create_versions(&terminal, &[("v1", ""), ("v2", "patch"), ("v3", "minor")]);
         terminal.json(&["task", "replace", "v3", "v1", "--level", "major", "--comment", "all new"]);
         let next = |level| terminal.json(&["task", "next", "--id", "v1", "--level", level]);

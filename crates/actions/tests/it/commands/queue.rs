@@ -68,7 +68,7 @@ engines! {
         assert_eq!(item_fields(&id).0, "release day");
     }
 
-    fn expired_lease_frees_dedup_key_and_rejects_late_end(terminal: CommandLine) {
+    fn expired_lease_frees_dedup_key_and_rejects_late_end_of_run(terminal: CommandLine) {
         create_tasks(&terminal);
         let add = ["queue", "add", "--task", "again", "--dedup-key", "k", "--max-attempts", "1"];
         let first = text(&terminal.json(&add)["id"]);

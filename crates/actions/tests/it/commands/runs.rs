@@ -135,7 +135,7 @@ engines! {
         assert_eq!(chain_kinds(&why), ["resource", "run", "agent", "run", "agent", "person"]);
         assert_eq!(column(&why["chain"], "id")[3], root);
         assert_eq!(why["chain"][5]["label"], "ada");
-        // The child has no spawn, queue item or message, so none of them is missing.
+        // The child has no spawn, queue item or message, so none of them is reported as missing.
         assert_eq!(why["missing"], json!(["role", "task"]));
         let shown = terminal.json(&["run", "show", &root]);
         assert_eq!((&shown["no_effect"], column(&shown["children"], "id")), (&json!(true), vec![child]));

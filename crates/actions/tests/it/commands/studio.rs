@@ -25,7 +25,7 @@ engines! {
         assert_eq!(column(&terminal.json(&["note", "list", "--archived"]), "title"), ["But", "Plan"]);
     }
 
-    fn results_are_ordered_by_votes(terminal: CommandLine) {
+    fn decision_results_are_ordered_by_votes(terminal: CommandLine) {
         terminal.json(&["agent", "set", "--handle", "bot"]);
         let decision = text(&terminal.json(&["decision", "create", "--studio", "main", "--question", "lunch?", "--option", "soup", "--option", "salad", "--option", "cake"])["id"]);
         let results = || terminal.json(&["decision", "results", &decision]);

@@ -51,7 +51,7 @@ engines! {
         assert_eq!(ready(&terminal), ["fix/v2"]);
     }
 
-    fn completing_finished_pinned_version_completes_current_version(terminal: CommandLine) {
+    fn completing_pinned_version_that_was_already_done_completes_current_version(terminal: CommandLine) {
         define(&terminal, &["fix/v1"]);
         terminal.json(&["task", "set", "--variant", "fix/v1", "--status", "done"]);
         terminal.json(&["task", "set", "--variant", "fix/v2", "--replaces", "fix/v1"]);

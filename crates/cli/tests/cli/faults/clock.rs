@@ -17,7 +17,7 @@ use super::{
 };
 use crate::terminal::{CommandOutput, Terminal, both_engines, column, run_command, run_command_with_input, text};
 
-/// In seconds, as libfaketime reads it.
+/// An offset in seconds, in the format of libfaketime.
 const AN_HOUR_BACK: &str = "-3600";
 
 /// Finds libfaketime, the library that gives a process another clock.
@@ -91,7 +91,7 @@ fn take_item(clock: &FakeClock<'_>, lease: &str) -> Option<Value> {
 }
 
 both_engines! {
-    fn order_follows_positions_when_the_clock_is_set_back(terminal: Terminal) {
+    fn rows_keep_their_creation_order_when_the_clock_is_set_back(terminal: Terminal) {
         let Some(clock) = FakeClock::new(&terminal) else { return };
         clock.json(&["workflow", "set", "--name", "ops"]);
         let mut expected = vec!["main/notes/0".to_owned()];
@@ -143,12 +143,12 @@ both_engines! {
         }
         let (expired, extended) = (take_item(&clock, "2").unwrap(), take_item(&clock, "60").unwrap());
         clock.set(AN_HOUR_BACK);
-        // The heartbeat extends the second lease, so that its holder keeps the item.
+        // The heartbeat extends the second lease, so that the worker keeps the item.
         let (item, fence) = (text(&extended["id"]), extended["fence"].to_string());
         clock.json(&["queue", "heartbeat", "--id", &item, "--fence", &fence]);
         let third = take_item(&clock, "60").unwrap();
         assert_eq!(complete(&clock, &third), 0);
-        // The first lease expires soon, although the clock repeats an hour.
+        // The first lease still expires after seconds, although the clock was set back by an hour.
         let retaken = wait_until("the first lease expires", Duration::from_secs(20), || take_item(&clock, "60"));
         assert_eq!((&retaken["id"], &retaken["attempt"]), (&expired["id"], &json!(2)));
         assert_eq!(complete(&clock, &expired), 4);

@@ -133,8 +133,8 @@ fn full_disk_loses_no_acknowledged_write() {
     assert_eq!(output.code, 0);
     audit(&terminal, &acknowledged);
     assert_eq!(terminal.json(&["made", &run])["touches"].as_array().unwrap().len(), acknowledged.len() + 1);
-    // The disk had no space to spool the event, so the loss is in the `hook.log` of the user's folder. The doctor
-    // reports it, and also the small disk.
+    // The disk had no space to spool the event, so the hook recorded the loss in `hook.log` in the user's folder. The
+    // doctor reports this loss and the small free space on the disk.
     assert_eq!(session_ids(&terminal), ["s-after"]);
     assert_doctor_findings(&terminal, &["disk", "hook.log"]);
 }
@@ -206,7 +206,7 @@ fn failed_copies_to_a_full_disk_leave_no_files() {
     audit(&terminal, &[]);
 }
 
-/// Covers a database that was closed cleanly, and one whose write-ahead log still holds changes.
+/// Covers a database that was closed cleanly, and a database whose write-ahead log still holds changes.
 #[test]
 fn database_on_a_read_only_disk_can_be_read() {
     for has_log in [false, true] {

@@ -1,5 +1,5 @@
-//! The write commands outside the cycle of `writes`. Each first creates its subject, which is never interrupted, and
-//! then prepares one attempt on it.
+//! The write commands that are not in the cycle of `writes`. The test first creates the subject of the command, without
+//! interruption, and then attempts the command.
 
 use std::{collections::BTreeSet, fs};
 
@@ -266,7 +266,7 @@ fn attempt_on(action: &'static str, subject: &str, arguments: &[&str]) -> Attemp
     Attempt { subject: Subject::Known(subject.parse().unwrap()), ..attempt(action, "", false, arguments) }
 }
 
-/// An attempt whose answer names no subject, so that only the audit of the whole record checks it.
+/// An attempt whose answer names no subject. Only the audit of the whole record checks the result.
 fn attempt_without_subject(action: &'static str, arguments: &[&str]) -> Attempt {
     Attempt { subject: Subject::Row(None), ..attempt(action, "", false, arguments) }
 }

@@ -41,10 +41,10 @@ both_engines! {
             thread::scope(|scope| {
                 for ((writer, random), first) in writers.iter_mut().zip([0, COMMAND_COUNT / 3, 2 * COMMAND_COUNT / 3]) {
                     scope.spawn(move || {
-                        // An exhaustive test runs all commands in turn, a short one chooses at random.
+                        // An exhaustive test runs all commands in turn. A short test chooses them at random.
                         let index = if is_exhaustive() { (first + round) % COMMAND_COUNT } else { random.below(COMMAND_COUNT) };
                         writer.write_with_command(index, Interruption::AtRandomMoment(random));
-                        // The next command runs to its end, on the data that the killed one left.
+                        // The next command runs to its end, on the data that the killed command left.
                         writer.write(Interruption::Never);
                     });
                 }
@@ -92,7 +92,7 @@ both_engines! {
         assert_doctor_findings(&terminal, &[]);
     }
 
-    fn items_of_killed_workers_are_completed_by_others(terminal: Terminal) {
+    fn items_of_killed_workers_are_completed_by_other_workers(terminal: Terminal) {
         let mut random = SeededRandom::new();
         terminal.json(&["workflow", "set", "--name", "ops"]);
         let script = "trackway note create --studio main --title x >/dev/null && sleep 0.1";
@@ -156,7 +156,7 @@ both_engines! {
             let mut group = ProcessGroup::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
             group.wait_for_exit(random.duration_below(duration));
             drop(group);
-            // Nobody edited the folder, so a sync from it changes nothing, and a sync to it completes it.
+            // Nobody edited the folder, so a sync from the folder changes nothing. A sync to the folder completes it.
             let board = terminal.json(&["board", "get", "wall"]);
             let from = terminal.json(&["board", "sync", "wall", "--from", "folder"]);
             assert_eq!((&from["created"], &from["updated"], &from["removed"]), (&json!(0), &json!(0), &json!(0)));
@@ -233,7 +233,7 @@ fn killed_init_is_completed_by_the_next_command() {
     }
 }
 
-/// An `init` that is killed before it registers the first person leaves such a database.
+/// An `init` that is killed before it registers the first person leaves a database without persons.
 #[test]
 fn hook_registers_the_user_in_a_database_without_persons() {
     let mut terminal = Terminal::uninitialized(Engine::Sqlite);

@@ -11,10 +11,10 @@ use trackway_store::Url;
 use super::audit::{audit, connection, count};
 use crate::terminal::{Terminal, both_engines, run_command_with_input};
 
-/// How long a writer waits for a lock before it gives up.
+/// The time after which a writer that waits for a lock fails.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Locks what every writer needs, until the connection rolls back or is dropped.
+/// Locks the tables that writers need, until the connection rolls back or is dropped.
 fn lock_tables(terminal: &Terminal) -> trackway_store::connection::Connection {
     let mut other = connection(terminal);
     other
@@ -50,7 +50,8 @@ both_engines! {
             assert!(started.elapsed() < Duration::from_secs(2), "{runs}");
             for number in 1..=3 {
                 let elapsed = send_write_event(&terminal, number);
-                // A hook waits at most 50 ms for the lock. The rest is the start of a process on a busy machine.
+                // A hook waits at most 50 ms for the lock. The remaining time is for starting a process on a busy
+                // machine.
                 assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
             }
             thread::sleep(Duration::from_secs(3).saturating_sub(started.elapsed()));

@@ -42,7 +42,7 @@ impl SeededRandom {
         Self { seed, state: seed }
     }
 
-    /// A second generator that continues with numbers of its own.
+    /// A second generator with a different sequence of numbers.
     fn fork(&mut self) -> Self {
         Self { seed: self.seed, state: self.next() }
     }

@@ -81,7 +81,7 @@ fn file_write_event(terminal: &Terminal, call: &str) -> String {
     event.to_string()
 }
 
-/// Sends one more event, with which the hook applies its spool, and asserts that all events are recorded.
+/// Sends one more event, which makes the hook apply its spooled events. Asserts that all events are recorded.
 #[track_caller]
 fn assert_no_hook_event_lost(terminal: &Terminal, calls: usize) {
     let output = run_command_with_input(terminal.command(&["hook"]), file_write_event(terminal, "last").as_bytes());
@@ -280,7 +280,7 @@ fn dropped_packets_are_detected_and_survived() {
         (count(&terminal, "pg_stat_activity where wait_event_type = 'Lock' and query like '%decisions%'") > 0)
             .then_some(())
     });
-    // This worker vanishes without closing its connections, which the server must not keep for ever.
+    // This worker vanishes without closing its connections. The server must close them after a while.
     connection(&terminal).batch("create database gone_worker").unwrap();
     let gone_worker_url = url.replace("/postgres?", "/gone_worker?");
     assert_eq!(run_command(network.command(&terminal, &gone_worker_url, &["init"])).code, 0);

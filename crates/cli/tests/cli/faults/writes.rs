@@ -52,7 +52,7 @@ pub enum Subject {
     Row(Option<String>),
 }
 
-/// When a command is killed.
+/// Whether, and when, a command is killed.
 pub enum Interruption<'a> {
     Never,
     /// The kill hits the command and all processes that it started.
@@ -238,7 +238,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// An import of two linked issues of another tracker, which must be written completely or not at all.
+    /// An import of two linked issues of another tracker. It must be written completely or not at all.
     fn import_attempt(&self, command: &str) -> Attempt {
         let file = self.terminal.home.path().join(format!("{command}.jsonl"));
         let blocks = json!([{ "issue_id": "i-2", "depends_on_id": "i-1", "type": "blocks" }]);
@@ -256,7 +256,7 @@ impl<'a> Writer<'a> {
         import
     }
 
-    /// The next hook event of a session, in the order in which a client sends them, each with its own tool call.
+    /// The next hook event of a session, in the order of a real client. Each event has a new tool call id.
     fn hook_event_attempt(&self) -> Attempt {
         let (number, agent) = (self.number, format!("a{}", self.number));
         let call = format!("{}-call-{number}", self.name);
@@ -321,7 +321,7 @@ impl<'a> Writer<'a> {
         match (code, answer) {
             (0, Some(answer)) => self.record_acknowledgement(&attempt, &answer),
             (0, None) if attempt.action == "hook" => self.record_acknowledgement(&attempt, &Value::Null),
-            // An earlier command that was killed may have taken effect. Then this one conflicts with it, or its run has
+            // A killed command may have taken effect. Then this command conflicts with it, or the run has already
             // ended.
             (4 | 6, _) => self.discard_stale_state(&attempt),
             // The events of the session may still be in the spool, so that the session is unknown.

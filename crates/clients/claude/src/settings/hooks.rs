@@ -15,9 +15,9 @@ pub struct Event {
     pub matcher: Option<&'static str>,
     /// The client kills the command after this time.
     pub timeout_seconds: u32,
-    /// The first client version that supports the event, determined from the clients. Clients that find an unknown
-    /// event name report nothing in `-p`: versions up to at least 2.1.69 ignore the whole file including permissions,
-    /// and versions from 2.1.110 at the latest ignore only the entry.
+    /// The first client version that supports the event, found by testing client versions. An older version finds an
+    /// unknown event name in the settings, and with `-p` reports no error. Version 2.1.69 and older ones then ignore
+    /// the whole file, including permissions. Version 2.1.110 and newer ones ignore only the entry.
     pub since: Version,
 }
 
@@ -109,8 +109,8 @@ fn shell_quoted(word: &str) -> String {
     }
 }
 
-/// Whether a command is a hook of Trackway: a binary called `trackway` at any path, with the argument `hook` and any
-/// others.
+/// Whether a command is a hook of Trackway: a binary called `trackway` at any path, with the argument `hook` and
+/// possibly other arguments.
 pub fn is_trackway_command(command: &str) -> bool {
     let words = shell_words(command);
     let is_assignment = |word: &&String| word.split_once('=').is_some_and(|(name, _)| !name.contains(['/', '\\']));

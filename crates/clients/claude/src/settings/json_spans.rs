@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// The value of a key. If the key occurs twice, the last one, as in the client.
+    /// The value of a key. If the key occurs twice, the last value counts, as in the client.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.members()?.iter().rev().find(|member| member.key == key).map(|member| &member.value)
     }

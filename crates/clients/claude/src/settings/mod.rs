@@ -67,7 +67,8 @@ fn check_structure(text: &str, root: Option<&Node>) -> Result<()> {
     }
 }
 
-/// Updates Trackway's entries to the wanted ones and removes the others. Without wanted hooks, removes all.
+/// Updates Trackway's entries to the wanted ones and removes the others. Without wanted hooks, removes all of
+/// Trackway's entries.
 fn update_entries(text: &str, wanted: Option<&HookSettings>) -> Result<String> {
     let Some(root) = parse(text)? else { return Ok(text.to_owned()) };
     let updater = EntryUpdater { text, layout: Layout::of(text, Some(&root)), wanted };

@@ -1,4 +1,4 @@
-//! Database connections: runs SQL on either engine.
+//! Database connections, which run SQL on either engine.
 
 mod pending;
 mod postgres;
@@ -70,8 +70,8 @@ impl Connection {
             flags |= OpenFlags::SQLITE_OPEN_CREATE;
         }
         match Self::sqlite_with(path, path.as_os_str(), flags) {
-            // In WAL mode even readers create a file beside the database. On a read-only disk they do not need it,
-            // because nobody can write, so `immutable` is safe.
+            // In WAL mode even readers create a file beside the database, which is impossible on a read-only disk.
+            // Nobody can write there, so it is safe to open the database as `immutable`.
             Err(Error::ReadOnly(_)) if is_on_read_only_disk(path) && wal_bytes(path) == 0 => {
                 let mut address = std::ffi::OsString::from("file:");
                 address.push(percent_encoded(path));
@@ -202,7 +202,8 @@ impl Connection {
         Ok(all)
     }
 
-    /// Calls `read` for every row. Not part of `query`, which the compiler instantiates for every row type.
+    /// Calls `read` for every row. This code is not in `query`, because the compiler instantiates `query` for every row
+    /// type.
     fn each_row(
         &mut self,
         sql: &str,
@@ -284,8 +285,8 @@ impl Connection {
         }
     }
 
-    /// Runs a write without waiting for its result. PostgreSQL sends it together with other statements. An error
-    /// appears at the next query or at the commit, which then fails.
+    /// Runs a write without waiting for its result. A PostgreSQL connection sends the write together with other
+    /// statements. An error appears at the next query or at the commit, which then fails.
     pub fn post(&mut self, sql: &str, params: &[Param<'_>]) -> Result<()> {
         match self {
             Self::Sqlite(_) => self.execute(sql, params).map(drop),
@@ -297,7 +298,7 @@ impl Connection {
     }
 
     /// Like [`Self::post`], for a plain insert or update of rows that the neighbouring writes neither change nor read.
-    /// PostgreSQL merges neighbouring writes of this kind into one statement.
+    /// A PostgreSQL connection merges neighbouring writes of this kind into one statement.
     pub(crate) fn post_independent(&mut self, sql: Cow<'static, str>, params: &[Param<'_>]) -> Result<()> {
         match self {
             Self::Sqlite(_) => self.execute(&sql, params).map(drop),
@@ -329,7 +330,8 @@ impl Connection {
         }
     }
 
-    /// Like [`Self::post`], for a query, which may lock rows. The transaction fails if the query finds no row.
+    /// Like [`Self::post`], but for a query, for example one that locks rows. The transaction fails if the query finds
+    /// no row.
     pub(crate) fn post_requiring_row(&mut self, sql: &'static str, params: &[Param<'_>]) -> Result<()> {
         match self {
             Self::Sqlite(_) => match self.query::<(i64,)>(sql, params)?.as_slice() {
@@ -434,8 +436,8 @@ impl Connection {
 }
 
 /// Disables the checkpoint of a short log when the last connection closes, because a checkpoint takes longer than a
-/// short-lived process runs. A long log is still checkpointed. Otherwise it would grow without limit if only such
-/// processes write.
+/// short-lived process runs. A long log is still checkpointed. Otherwise the log would grow without limit if only
+/// short-lived processes write.
 fn skip_checkpoint_of_short_wal(connection: &rusqlite::Connection) -> Result<()> {
     let log = connection.path().map_or(0, |file| wal_bytes(Path::new(file)));
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, log < REMAINING_WAL_BYTES_MAX)?;
@@ -469,8 +471,8 @@ fn percent_encoded(path: &Path) -> String {
 /// Delay between two attempts to get a lock, for callers with a time limit.
 const SHORT_RETRY_DELAY_MS: u32 = 2;
 
-/// Busy handler for callers with a time limit. SQLite's own handler doubles its delays: with many writers, late ones
-/// would sleep while the lock is free, and give up after a few attempts.
+/// Busy handler for callers with a time limit. SQLite's own handler waits longer after each attempt. Among many
+/// writers, some would then sleep while the lock is free, and give up after a few attempts.
 fn wait_for_lock_at_most(attempts: i32, wait_max_ms: u32) -> bool {
     let waited_ms = u32::try_from(attempts).unwrap_or(u32::MAX).saturating_mul(SHORT_RETRY_DELAY_MS);
     let wait = waited_ms < wait_max_ms;
@@ -480,8 +482,8 @@ fn wait_for_lock_at_most(attempts: i32, wait_max_ms: u32) -> bool {
     wait
 }
 
-/// Delays between attempts to get a lock, in milliseconds, each with the attempt from which it applies. Short at first;
-/// longer later, so that many waiting writers do not use up the CPU.
+/// Delays between attempts to get a lock, in milliseconds, each with the attempt from which it applies. The first
+/// delays are short. Later delays are longer, so that many waiting writers do not use up the CPU.
 const RETRY_DELAYS_MS: [(i32, u64); 3] = [(100, 7), (20, 3), (0, 1)];
 /// Number of attempts that take 5 seconds in total.
 const ATTEMPTS_MAX: i32 = 780;

@@ -19,13 +19,14 @@ pub(super) enum PendingKind {
     Ordered,
     /// Neither reads nor changes rows of its neighbours, so that PostgreSQL can run them as one statement.
     Independent,
-    /// Independent; the transaction fails unless it changes at least this many rows.
+    /// An independent write; the transaction fails unless the write changes at least this many rows.
     RequiringChange(usize),
-    /// An independent query; the transaction fails unless it finds a row.
+    /// An independent query; the transaction fails unless the query finds a row.
     RequiringRow,
 }
 
-/// Combines independent neighbours into one statement. Each statement costs the server as much as writing a row does.
+/// Combines independent neighbours into one statement, because each statement costs the server as much as writing a
+/// row.
 pub(super) fn combine(pending: Vec<Pending>) -> Vec<Pending> {
     let mut out: Vec<Pending> = Vec::with_capacity(pending.len());
     let mut group: Vec<Pending> = Vec::new();
@@ -42,7 +43,8 @@ pub(super) fn combine(pending: Vec<Pending>) -> Vec<Pending> {
     out
 }
 
-/// Statements with equal keys cannot be combined. The key of an insert is its table; that of others is their SQL.
+/// Statements with equal keys cannot be combined. The key of an insert is its table; the key of any other statement is
+/// its SQL.
 fn conflict_key(sql: &str) -> &str {
     match sql.strip_prefix("insert into ").and_then(|rest| rest.split_once(' ')) {
         Some((table, _)) => table,
@@ -93,7 +95,7 @@ fn push_with_shifted_placeholders(out: &mut String, sql: &str, by: usize) {
     }
 }
 
-/// A single statement needs no `begin` and `commit`, because it is a transaction by itself.
+/// Removes the `begin` and `commit` around a single statement, because the statement is a transaction by itself.
 pub(super) fn drop_needless_transaction(mut pending: Vec<Pending>) -> Vec<Pending> {
     if let [begin, _, commit, ..] = pending.as_slice()
         && begin.sql == BEGIN

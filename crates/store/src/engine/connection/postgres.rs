@@ -30,14 +30,16 @@ pub struct Postgres {
     prefetched: Vec<PrefetchedQuery>,
     /// Results of prefetched queries.
     cached: Vec<(PrefetchedQuery, Vec<tokio_postgres::Row>)>,
-    /// `Some` while deferring is on, and then whether a query was deferred (see [`super::Connection::set_deferring`]).
+    /// Whether a query was deferred since deferring was switched on; `None` while deferring is off (see
+    /// [`super::Connection::set_deferring`]).
     pub(super) deferring: Option<bool>,
     /// Time limit for each answer, if any.
     pub(super) answer_timeout: Option<Duration>,
-    /// Whether an answer timed out. The connection is useless then, because the late answer would be taken for the next
-    /// one.
+    /// Whether an answer timed out. The connection is then unusable: it would take the late answer for the answer to
+    /// its next statement.
     has_timed_out: bool,
-    /// Whether a write failed because this server is a standby. The address may lead to the primary next time.
+    /// Whether a write failed because this server is a standby. A new connection to the same address may lead to the
+    /// primary.
     is_standby: bool,
 }
 
@@ -59,7 +61,8 @@ impl std::fmt::Debug for Postgres {
     }
 }
 
-/// Scheduler turns until a closed connection is noticed: one to receive the close, one to process it.
+/// Enough scheduler turns for the connection's task to notice that the connection is closed. The task receives the
+/// close in one turn and processes it in a later one.
 const YIELDS_TO_NOTICE_CLOSE: usize = 3;
 
 impl Postgres {
@@ -92,8 +95,8 @@ impl Postgres {
         }
     }
 
-    /// Whether the connection is usable. The task of an idle connection does not run, so this runs the task for a
-    /// moment: it then notices that the server has closed the connection.
+    /// Whether the connection is usable. The task of an idle connection does not run, so this function runs the task
+    /// for a moment. If the server has closed the connection, the task then notices it.
     pub(super) fn is_open(&self) -> bool {
         self.runtime.block_on(async {
             for _ in 0..YIELDS_TO_NOTICE_CLOSE {

@@ -63,8 +63,7 @@ const TABLES: [(&str, &[&str]); 5] = [
         ],
     ),
 ];
-/// Tables and columns that identify a claude-nagger database. The first version had them, and all later versions need
-/// them.
+/// Tables and columns that identify a claude-nagger database. Every schema version has them.
 const REQUIRED: [(&str, &[&str]); 3] = [
     ("schema_version", &["version"]),
     ("subagents", &["session_id", "agent_id", "created_at"]),
@@ -74,7 +73,7 @@ const REQUIRED: [(&str, &[&str]); 3] = [
 /// The rows to import, unchanged.
 #[derive(Debug, Default)]
 pub struct NaggerDatabase {
-    /// The schema versions that were applied, and when.
+    /// The applied schema versions, each with its time.
     pub versions: Vec<(i64, Option<Time>)>,
     pub sessions: Vec<Session>,
     /// First the rows of `subagents`, then those of `subagent_history`, oldest first.

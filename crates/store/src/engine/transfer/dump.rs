@@ -167,7 +167,7 @@ pub(super) fn file_error(subject: &str, error: &io::Error) -> Error {
     }
 }
 
-/// A backup file whose checksum was verified by a first pass, and that is read in a second pass.
+/// A backup file. A first pass verified its checksum, and a second pass reads its rows.
 pub(super) struct Dump<'a, R> {
     lines: BufReader<&'a mut R>,
     pub schema: i64,

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn restore_rejects_target_that_got_rows_meanwhile() {
+    fn restore_rejects_target_into_which_rows_were_inserted_meanwhile() {
         // Before the restore, the target does not exist, is an empty file, or is a database without rows.
         for before in ["", "file", "tables"] {
             let folder = tempfile::tempdir().unwrap();

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn nul_is_removed_and_original_text_remembered() {
+    fn nul_is_removed_and_original_text_is_kept() {
         let row = serde_json::from_str::<Value>(r#"{"c2":{"a\u0000":["b\u0000",1]}}"#).unwrap();
         let row = TextRow::parse(&table(), row.as_object().unwrap()).unwrap();
         assert_eq!(row.values[2], Param::Json(r#"{"a":["b",1]}"#.into()));

@@ -103,7 +103,7 @@ impl Staging {
         })?;
         let found = migrate::applied_version(&mut connection, url).unwrap_or(i64::MAX);
         if found != 0 && found != version {
-            // The file belongs to another backup. Nobody else uses it while this connection has it locked.
+            // The file belongs to another backup. No other process uses the file while this connection has it locked.
             remove_database(&staging);
             drop(connection);
             connection = open_exclusively(&staging)?;
@@ -408,7 +408,8 @@ fn open_exclusively(path: &Path) -> Result<Connection> {
         Ok(connection)
     });
     if identity_at(&url) != created {
-        // Its former user published it meanwhile, so this connection now has a live database open.
+        // The process that filled this file has published it meanwhile, so this connection now has a live database
+        // open.
         return Err(Error::Busy(format!("another process has just published {}", path.display())));
     }
     result

@@ -1,5 +1,5 @@
-//! Completion of queue items. The fast path handles most items: one statement completes an item on which nothing but
-//! its run depends.
+//! Completion of queue items. The fast path handles most items: it completes an item with one statement, if nothing but
+//! its run depends on the item.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -33,9 +33,10 @@ pub struct ItemResult {
     pub result: Option<Value>,
 }
 
-/// SQL condition for the fast path: completing the item affects no other row than its run, because the item holds no
-/// concurrency key and neither the version that was run nor the current version changes its status. `item` is the alias of the item's table; `now` and `run`
-/// are placeholders. `run` is the acting run, which may only complete its own item.
+/// SQL condition for the fast path: completing the item changes no other row than its run. So the item must hold no
+/// concurrency key, and the version that was run and the current version must both keep their status. `item` is the
+/// alias of the item's table; `now` and `run` are placeholders. `run` is the acting run, which may only complete its
+/// own item.
 pub(super) fn fast_completion_predicate(item: &str, now: &str, run: Option<&str>) -> String {
     let own = run.map_or_else(String::new, |run| format!(" and (cast({run} as uuid) is null or run_id = {run})"));
     // `is true` makes PostgreSQL look up the item by its id. It would otherwise scan all running items or all items of

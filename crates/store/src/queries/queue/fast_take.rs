@@ -169,9 +169,9 @@ const PICKED_COLUMN_NAMES: &str =
 
 impl Writer<'_> {
     /// In optimistic mode, takes the next items and writes all rows that belong to them in one statement. If it takes
-    /// anything, the transaction has committed, and nothing may follow. If `rows` names items to complete, and one of
-    /// them cannot be completed or no item can be taken, the transaction fails. In checked mode it returns `None`, and
-    /// the caller uses [`Writer::pick_items`].
+    /// anything, the transaction has committed, and no other statement may follow. If `rows` names items to complete,
+    /// the transaction fails unless all of them can be completed and at least one item can be taken. In checked mode it
+    /// returns `None`, and the caller uses [`Writer::pick_items`].
     pub fn fast_take<E: From<Error>>(
         &mut self,
         request: &TakeRequest,

@@ -88,8 +88,8 @@ pub struct TakeRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakingAgent {
     ById(Id<kind::Agent>),
-    /// An agent without a limit. Nothing is taken if there is no such agent, or while items wait that are due or have
-    /// an expired lease.
+    /// The agent with this handle, if it has no limit. Nothing is taken if there is no such agent. Nothing is taken
+    /// either while a waiting item is due, or a running item has an expired lease.
     ByHandle(&'static str),
 }
 
@@ -107,7 +107,7 @@ pub enum RoleFilter {
 pub enum UnassignedFilter {
     #[default]
     All,
-    /// Only items whose task has a script, which is all that an executor of scripts can run.
+    /// Only items whose task has a script; for executors that can run only scripts.
     Scripted,
     /// Only items whose task has no script.
     Unscripted,
@@ -182,10 +182,10 @@ fn key_is_free(engine: Engine) -> String {
 
 /// SQL condition on PostgreSQL: no other transaction has locked or changed this version of the row `q`, except for
 /// transactions that ended before our snapshot. Without the condition, if an item was taken just after our snapshot,
-/// `skip locked` would lock the new version of its row before skipping it. The transaction that took the item could
-/// then not complete it until we commit. A row that was locked but not changed becomes available again with the next
-/// snapshot, or, while a long transaction prevents the server from recognising ended transactions, after a thousand
-/// further transactions.
+/// `skip locked` would lock the new version of its row before skipping it. The holder of the item could then not
+/// complete the item until we commit. A row that was locked but not changed becomes available again with the next
+/// snapshot. If a long transaction prevents the server from recognising ended transactions, the row becomes available
+/// after a thousand further transactions.
 const NOT_CONCURRENTLY_LOCKED: &str = " and (q.xmax = q.xmin or age(q.xmax) > (select least(age(cast(pg_snapshot_xmin(pg_current_snapshot()) as xid)), 1000)))";
 
 const QUEUE_ORDER: &str = "q.priority desc, q.in_queue_since, q.id";
@@ -323,7 +323,7 @@ impl Writer<'_> {
         self.post_new_row(SQL.as_str(), &params)
     }
 
-    /// Makes waiting items ready that are due.
+    /// Makes those waiting items ready whose delay has passed.
     pub fn make_due_items_ready(&mut self) -> Result<()> {
         let now = self.now;
         self.post(
@@ -351,8 +351,8 @@ impl Writer<'_> {
         )
     }
 
-    /// Returns running items whose last heartbeat is in the future, which happens when a clock was set back, and locks
-    /// them.
+    /// Returns and locks running items whose last heartbeat is in the future. Such a heartbeat shows that a clock was
+    /// set back.
     pub fn items_with_future_heartbeat(&mut self) -> Result<Vec<QueueItem>> {
         let now = self.now;
         let skip = self.skip_locked();
