@@ -72,7 +72,7 @@ fn samples(trackway: &TrackwayQueue) -> BenchResult<Samples> {
             let added = trackway.add_one()?;
             let (item, at) = receiver.recv()?;
             if item != added {
-                return Err("the worker elapsed another item than the one added".into());
+                return Err("the worker took an item other than the one that was added".into());
             }
             if number >= WARM_UP {
                 waits.push(at - start);

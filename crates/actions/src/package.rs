@@ -101,7 +101,7 @@ fn role_name(write: &mut Writer<'_>, role: Id<kind::Role>) -> Result<String> {
     Ok(name.map(|(name,)| name).ok_or_else(|| Rule::not_found("there is no such role"))?)
 }
 
-/// The package with which a role pins any version of the task.
+/// The role's package for this task, whichever version it pins.
 fn find_pin(write: &mut Writer<'_>, role: Id<kind::Role>, task: &Task) -> Result<Option<Package>> {
     Ok(write.row_locked::<Package>(
         "where tenant_id = ?1 and role_id = ?2 and lineage_id = ?3 and deleted_at is null",
@@ -156,7 +156,7 @@ impl Action for DeletePackage {
     }
 }
 
-/// Move pins to newer versions, up to the first replacement above the given level
+/// Move pins to newer versions, following only replacements of at most the given level
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct UpgradePackages {

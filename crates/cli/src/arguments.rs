@@ -40,7 +40,7 @@ const NOUNS: &[(&str, &str)] = &[
     ("testcase", "Manage test cases: the results of experiments"),
     ("token", "Manage access tokens of people"),
     ("trace", "Export traces for other tools"),
-    ("workflow", "Manage workflows: the owners of task variants"),
+    ("workflow", "Manage workflows: named groups of tasks"),
     ("workspace", "Manage workspaces: directories in which tasks run"),
 ];
 
@@ -414,9 +414,9 @@ mod tests {
         }
     }
 
-    /// HTTP and MCP translate only commands that a hint names with the macro.
+    /// Hints must write commands with `command!`: HTTP and MCP can translate only those.
     #[test]
-    fn hints_name_commands_only_with_the_macro() {
+    fn hints_write_commands_with_command_macro() {
         let grammar = command();
         let commands: Vec<String> =
             grammar.get_subcommands().map(|known| format!("trackway {}", known.get_name())).collect();

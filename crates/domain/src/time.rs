@@ -59,7 +59,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// The range of times that can be printed with any offset.
+/// The earliest and the latest time that can be shown in every UTC offset.
 const FIRST: &str = "-009999-01-02T01:59:59Z";
 const LAST: &str = "9999-12-30T22:00:00Z";
 

@@ -273,7 +273,7 @@ fn is_result(printed: &Value) -> bool {
     printed["type"] == "result"
 }
 
-/// Creates a directory for the files of the next call in a home, and returns the number of the call.
+/// Creates the folder for the files of a call, below the home directory. Returns the number of the call and the folder.
 fn create_call_folder(home: &Path) -> (usize, PathBuf) {
     let all = home.join(".scripted-model");
     fs::create_dir_all(&all).unwrap();

@@ -114,8 +114,8 @@ fn to_usize(number: i64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// The position of a message in the order of hits: by score, then newest body first, then newest message first. The
-/// number of the body breaks ties. Pages therefore stay cheap even if many bodies have the same score.
+/// The position of a message in the order of hits: by score, then newest body first, then newest message first.
+/// No two messages have the same position, so a page can start after any of them without reading the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct HitPosition {
     score: f64,

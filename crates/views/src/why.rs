@@ -40,7 +40,7 @@ pub struct Why {
 pub struct LineDetails {
     pub number: usize,
     pub text: String,
-    /// `exact`, `moved` or `not recorded`.
+    /// How the line was found in the recorded changes: `exact`, `moved` or `not recorded`.
     pub fit: &'static str,
 }
 
@@ -52,7 +52,7 @@ pub struct Hop {
     pub label: String,
 }
 
-/// A step of the chain. A missing step is normal for this kind of run, but was not recorded.
+/// A step of the chain. A missing step was not recorded, although runs of this kind normally have it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChainLink {
     Recorded(Hop),

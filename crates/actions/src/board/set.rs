@@ -34,7 +34,7 @@ pub struct SetBoard {
     #[serde(default)]
     #[schemars(length(max = text::LINE_MAX))]
     pub project: Patch<String>,
-    /// Task that the board is pinned to
+    /// Task that the board belongs to
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     pub task: Patch<Ref<kind::Task>>,

@@ -78,7 +78,7 @@ pub struct AddItem {
     /// Timeout of the run, such as 90m or 1h30m [default: the task's, else the agent's]
     #[arg(long)]
     pub timeout: Option<Duration>,
-    /// Daily spend of the agent above which the run stops [default: the task's, else the agent's]
+    /// Stop the run once its agent has spent this much today [default: the task's, else the agent's]
     #[arg(long, value_name = "AMOUNT")]
     #[schemars(range(min = 0))]
     pub spend_limit: Option<f64>,

@@ -29,7 +29,7 @@ impl SessionRecorder<'_, '_> {
         let run = self.run_of(observed)?;
         let location = self.locate(observed)?;
         let (workspace, root) = (location.workspace, location.root.as_deref());
-        // Either source may know only the beginning of the hash.
+        // The recorded or the observed hash may be abbreviated, so compare the beginnings.
         let known = self.write.row::<Commit>(
             "where tenant_id = ?1 and workspace_id = ?2 and hash >= ?3 and hash < ?4 order by hash limit 1",
             params![workspace, hash[..7], format!("{}g", &hash[..7])],
@@ -48,7 +48,7 @@ impl SessionRecorder<'_, '_> {
             created_at: observed.at,
             evidence: None,
         });
-        // Older rows store no evidence. They rank as `Named`, so that the evidence `Printed` still replaces them.
+        // Older rows store no evidence. They rank as `Named`, so that only the stronger evidence `Printed` replaces them.
         let before = commit.evidence.unwrap_or(CommitEvidence::Named);
         if new || facts.evidence > before {
             commit.evidence = Some(facts.evidence);

@@ -40,7 +40,7 @@ pub struct SetTask {
     /// Workflow that owns the variant (required for a new task that does not replace another)
     #[arg(long)]
     pub workflow: Option<Ref<kind::Workflow>>,
-    /// Command: the first part of the variant
+    /// First part of the variant, such as `unit` in `unit/go`
     #[arg(long)]
     pub command: Option<String>,
     /// Variant. A variant without '/' is appended to the command
@@ -61,7 +61,7 @@ pub struct SetTask {
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
     pub motivation: Patch<String>,
-    /// Notes
+    /// Free text about the task, beside its description
     #[arg(long, default_value = UNSET, hide_default_value = true)]
     #[serde(default)]
     #[schemars(length(max = text::TEXT_MAX))]
@@ -84,7 +84,7 @@ pub struct SetTask {
     #[serde(default)]
     #[schemars(range(min = 1, max = MAX_STEPS_LIMIT))]
     pub max_steps: Patch<i64>,
-    /// Daily spend of the agent above which runs of this task stop [default: the agent's spend limit]
+    /// Stop runs of this task once their agent has spent this much today [default: the agent's spend limit]
     #[arg(long, default_value = UNSET, hide_default_value = true, value_name = "AMOUNT")]
     #[serde(default)]
     #[schemars(range(min = 0))]

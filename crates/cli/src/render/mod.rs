@@ -160,7 +160,7 @@ impl Output {
         if let Some(more) = &outcome.more {
             envelope["more"] = json!(more);
         }
-        // An object already contains its notices. A list cannot contain them.
+        // An object already contains its remarks. A list cannot, so the envelope gets them.
         if outcome.data.is_array() && !outcome.remarks.is_empty() {
             envelope["remarks"] = json!(outcome.remarks);
         }

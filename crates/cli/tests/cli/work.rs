@@ -84,7 +84,7 @@ fn has_process_with_argument(argument: &str) -> bool {
 }
 
 both_engines! {
-    fn script_of_a_task_writes_in_its_run(terminal: Terminal) {
+    fn writes_of_a_script_are_recorded_in_its_run(terminal: Terminal) {
         define_task(&terminal, "notes/daily", "echo one; trackway note create --studio main --title \"from $TRACKWAY_TASK\" >/dev/null; echo two >&2", &[]);
         let output = run_task(&terminal, &["notes/daily"]);
         assert_eq!((output.code, output.stdout.as_str()), (0, "one\ntwo\n"));
@@ -101,7 +101,7 @@ both_engines! {
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "completed": 1 }));
     }
 
-    fn run_status_follows_the_end_of_the_script(terminal: Terminal) {
+    fn run_status_shows_how_the_script_ended(terminal: Terminal) {
         let [slow, ignores_term, kills_parent] = [(); 3].map(|()| unique_seconds());
         for (variant, script, timeout, code, status, error) in [
             ("fails", "echo why >&2; exit 3", "1m", 1, "failed", "exit code 3\nwhy"),

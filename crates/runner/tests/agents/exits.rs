@@ -214,7 +214,7 @@ engines! {
         assert_eq!((status_of(&run), test.item_status().as_str()), (("cancelled", "cancelled"), "cancelled"));
     }
 
-    fn cancelling_with_now_skips_the_closing_call(test: AgentTest) {
+    fn cancel_with_now_flag_skips_the_closing_call(test: AgentTest) {
         test.queue();
         let actors = json!([{ "match": "What you need", "turns": [[{ "hang": 30 }]] }]);
         let start = std::time::Instant::now();

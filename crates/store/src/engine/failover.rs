@@ -99,9 +99,9 @@ impl ServerConfig {
         // Settings of the session. `lock_timeout` is the same as on SQLite. The TCP settings make the server notice
         // within seconds that this process is gone, so that it releases its locks. `enable_seqscan=off`: every frequent
         // query has an index, and a plan with a sequential scan, made while the table was short, would remain cached
-        // while the table grows. `jit=off`: compiling takes longer than such queries. `force_generic_plan`: planning a
-        // take costs more than running it, and from its cost estimates PostgreSQL would soon choose to plan every
-        // statement anew. Options from the URL come last and take precedence.
+        // while the table grows. `jit=off`: compiling takes longer than such queries. `force_generic_plan`: to plan the
+        // query that takes an item costs more than to run it. Without this setting, PostgreSQL would soon plan each
+        // statement again, because of its cost estimates. Options from the URL come last and take precedence.
         let url_options = config.get_options().unwrap_or_default();
         let (unresponsive_ms, idle, every) =
             (UNRESPONSIVE_MAX.as_millis(), KEEPALIVE_IDLE.as_secs(), KEEPALIVE_INTERVAL.as_secs());

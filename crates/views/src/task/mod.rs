@@ -159,7 +159,7 @@ pub fn current_version(read: &mut Reader<'_>, from: Id<kind::Task>) -> Result<Cu
 /// Find the direct successor of a task version
 #[derive(Debug, Deserialize, schemars::JsonSchema, clap::Args)]
 pub struct NextTask {
-    /// The replaced version
+    /// Version whose successor to find
     #[arg(long)]
     pub id: Ref<kind::Task>,
     /// Level of the replacement: patch, minor, major, or any

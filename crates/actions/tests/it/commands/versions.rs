@@ -1,4 +1,4 @@
-//! Versions in commands: pins, archived tasks, explicit errors, and lists that include all versions of a task.
+//! Versions in commands: pins, archived tasks, errors that agents report, and lists that include all versions of a task.
 
 use serde_json::{Value, json};
 use trackway_testkit::{CommandLine, column, engines, text};
@@ -19,7 +19,7 @@ fn ready(terminal: &CommandLine) -> Vec<String> {
     column(&terminal.json(&["ready"]), "variant")
 }
 
-/// Takes the next item and returns its row and the flags that name it.
+/// Takes the next item and returns its row, and its id and fence.
 fn take(terminal: &CommandLine) -> (Value, [String; 2]) {
     let item = terminal.json(&["queue", "take"])[0].clone();
     let flags = [text(&item["id"]), item["fence"].to_string()];

@@ -32,7 +32,7 @@ pub struct Writer<'a> {
     pub acknowledged: Vec<AcknowledgedWrite>,
     /// The average duration of recent commands that were not killed. A kill happens within 5/4 of this time.
     typical_duration: Duration,
-    /// Acknowledged writes without an event. Each is a `from` clause that must match one row.
+    /// Checks for acknowledged writes that append no event: SQL `from` clauses, each of which must match one row.
     pub rows: Vec<String>,
 }
 

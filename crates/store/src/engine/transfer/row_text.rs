@@ -14,7 +14,7 @@ use crate::{
     sql::{Column, FromColumn, FromRow, Param, Row, hex},
 };
 
-/// A value in the form of the engine.
+/// A value as the database engine returns it, before conversion.
 #[derive(Debug, Clone)]
 enum RawValue {
     Null,
@@ -42,7 +42,7 @@ impl FromColumn for RawValue {
     }
 }
 
-/// A row in the form of the engine.
+/// A row as the database engine returns it.
 #[derive(Debug, Clone)]
 pub struct RawRow(Vec<RawValue>);
 
