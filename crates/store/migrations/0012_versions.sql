@@ -46,7 +46,7 @@ alter table routes add column exact flag not null default false;
 
 -- An item whose task has no live version is blocked, with the reason.
 update queue_items set status = 'blocked', held_key = null,
-    why = 'no live version of ' || t.variant || ': every version is archived or deleted' || case when queue_items.why is null then '' else '
+    why = 'no live version of ' || t.variant || ': it is archived or deleted, and no live version replaces it' || case when queue_items.why is null then '' else '
 ' || queue_items.why end
 from tasks t where t.id = queue_items.task_id and t.current_id is null and queue_items.status in ('ready', 'waiting')
 and not exists (select 1 from packages p join tasks w on w.id = p.task_id where p.role_id = queue_items.role_id

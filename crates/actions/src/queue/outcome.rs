@@ -114,10 +114,11 @@ pub(crate) fn record_outcome(write: &mut Writer<'_>, item: &QueueItem, outcome: 
             _ => TaskOutcome::Open,
         };
         update_task_status(write, task, outcome)?;
-        // A pin may have selected an older version. The request was for the task, so the current version is done, too.
-        if matches!(outcome, TaskOutcome::Done)
+        // A pin may have selected an older version. The request was for the task, so its result also holds for the current
+        // version.
+        if !matches!(outcome, TaskOutcome::Open)
             && !item.exact
-            && let Some(current) = newer_version(write, task)?
+            && let Some(current) = current_version_behind_pin(write, &item, task)?
         {
             update_task_status(write, current, outcome)?;
         }
@@ -125,10 +126,16 @@ pub(crate) fn record_outcome(write: &mut Writer<'_>, item: &QueueItem, outcome: 
     Ok(item)
 }
 
-/// The current version of a task's lineage, if it is not this task.
-fn newer_version(write: &mut Writer<'_>, task: Id<kind::Task>) -> Result<Option<Id<kind::Task>>> {
-    let sql = "select current_id from tasks where tenant_id = ?1 and id = ?2 and current_id <> id and not recurring";
-    Ok(write.one::<(Id<kind::Task>,)>(sql, params![task])?.map(|(current,)| current))
+/// The current version of the task's lineage, if the pin of the item's role chose this older version. A version that was
+/// replaced while its item was leased has no pin: the newer version is new work.
+fn current_version_behind_pin(
+    write: &mut Writer<'_>,
+    item: &QueueItem,
+    task: Id<kind::Task>,
+) -> Result<Option<Id<kind::Task>>> {
+    let sql = "select t.current_id from tasks t where t.tenant_id = ?1 and t.id = ?2 and t.current_id <> t.id and not t.recurring
+         and exists (select 1 from packages p where p.tenant_id = ?1 and p.role_id = ?3 and p.task_id = t.id and p.deleted_at is null)";
+    Ok(write.one::<(Id<kind::Task>,)>(sql, params![task, item.role_id])?.map(|(current,)| current))
 }
 
 /// The version that the item would run now.
@@ -278,7 +285,8 @@ pub(super) fn unblock_task(write: &mut Writer<'_>, item: &QueueItem) -> Result<(
     let now = write.now;
     write.post(
         "update tasks set status = 'open', status_since = ?3, status_reason = null
-         where tenant_id = ?1 and id = ?2 and status = 'blocked' and status_reason is not null and deleted_at is null",
+         where tenant_id = ?1 and (id = ?2 or id = (select current_id from tasks where tenant_id = ?1 and id = ?2))
+         and status = 'blocked' and status_reason is not null and deleted_at is null",
         params![item.run_task_id, now],
     )?;
     Ok(())

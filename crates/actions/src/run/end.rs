@@ -72,6 +72,11 @@ impl EndRun {
                 .hint("use one of: completed, failed, cancelled, timed_out, incomplete")
                 .into());
         }
+        if self.status == RunStatus::Completed && self.outcome.as_deref().map(str::trim) == Some("error") {
+            return Err(Rule::usage("a completed run cannot have the outcome \"error\"")
+                .hint("use --status failed with this outcome, or another outcome")
+                .into());
+        }
         // A run that completes after its cancellation was requested still counts as cancelled.
         let is_late = self.status == RunStatus::Completed && run.0.cancel_wanted_at.is_some();
         let status = if is_late { RunStatus::Cancelled } else { self.status };

@@ -34,7 +34,7 @@ pub(crate) fn no_live_version_reason(variant: &str, exact: bool) -> String {
     let why = if exact {
         "this exact version was requested, and it is archived or deleted"
     } else {
-        "every version is archived or deleted"
+        "it is archived or deleted, and no live version replaces it"
     };
     format!("{NO_LIVE_VERSION}{variant}: {why}")
 }

@@ -215,7 +215,7 @@ engines! {
         set(&env, "go/v1", json!({ "recurring": true }));
         let queued = env.execute_json("queue_add", json!({ "task": "go/v1", "why": "a friend asked" })).unwrap();
         archive(&env, "go/v1", true);
-        let reason = "no live version of go/v1: every version is archived or deleted";
+        let reason = "no live version of go/v1: it is archived or deleted, and no live version replaces it";
         assert_eq!(state(&env, &queued["id"]), [json!("blocked"), json!("go/v1"), json!(null), json!(null), json!(format!("{reason}\na friend asked"))]);
         assert_eq!(env.execute_json("queue_take", json!({})).unwrap(), json!([]));
         assert_eq!(rejection(env.execute_json("queue_requeue", json!({ "id": queued["id"] }))).0, ErrorKind::Conflict);
@@ -255,7 +255,7 @@ engines! {
             archive(&env, variant, true);
         }
         let sent = send(json!({ "body": "and again", "tags": ["bug"], "role": "coder" }));
-        assert_eq!(sent["notices"], json!(["no live version of fix/v1: every version is archived or deleted: the item is blocked"]));
+        assert_eq!(sent["notices"], json!(["no live version of fix/v1: it is archived or deleted, and no live version replaces it: the item is blocked"]));
         assert_eq!(state(&env, &sent["queue_item_id"])[0], "blocked");
         archive(&env, "fix/v2", false);
         assert_eq!(take(&env)["id"], sent["queue_item_id"]);

@@ -76,7 +76,7 @@ both_engines! {
         assert_eq!(terminal.json(&["queue", "size"])["by_status"], json!({ "ready": 1 }));
         terminal.json(&["task", "delete", "again", "--yes"]);
         let item = terminal.json(&["queue", "get", &id]);
-        assert_eq!((&item["status"], &item["why"]), (&json!("blocked"), &json!("no live version of again: every version is archived or deleted")));
+        assert_eq!((&item["status"], &item["why"]), (&json!("blocked"), &json!("no live version of again: it is archived or deleted, and no live version replaces it")));
     }
 
     fn claimed_task_has_one_holder_and_reopens_when_released(terminal: Terminal) {

@@ -153,7 +153,7 @@ id	tag	role	task	would_run	workspace
         // The items for a task without a live version are blocked, and the sender learns why.
         terminal.json(&["task", "delete", "fix", "--yes"]);
         let sent = terminal.json(&["message", "send", "--body", "x", "--tag", "bug"]);
-        assert_eq!((sent["queue_items"].as_array().unwrap().len(), &sent["notices"][0]), (1, &json!("no live version of fix: every version is archived or deleted: the item is blocked")));
+        assert_eq!((sent["queue_items"].as_array().unwrap().len(), &sent["notices"][0]), (1, &json!("no live version of fix: it is archived or deleted, and no live version replaces it: the item is blocked")));
         assert_eq!(column(&terminal.json(&["route", "list"]), "task_deleted"), ["true", "true"]);
         terminal.json(&["route", "set", "--tag", "old", "--task", "judge"]);
         terminal.json(&["task", "set", "--workflow", "q", "--variant", "judge", "--archived"]);

@@ -484,7 +484,7 @@ mod tests {
         migrate_to_latest(&mut old, url).unwrap();
         let items =
             old.query::<(String, Option<String>)>("select status, why from queue_items order by id", &[]).unwrap();
-        let reason = "no live version of gone: every version is archived or deleted";
+        let reason = "no live version of gone: it is archived or deleted, and no live version replaces it";
         let row = |status: &str, why: Option<String>| (status.to_owned(), why);
         let expected = [
             row("ready", None),

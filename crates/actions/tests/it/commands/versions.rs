@@ -62,6 +62,40 @@ engines! {
         assert_eq!(status(&terminal, "fix/v2"), "done");
     }
 
+    fn completing_replaced_version_leaves_newer_version_open(terminal: CommandLine) {
+        define(&terminal, &["fix/v1"]);
+        terminal.json(&["queue", "add", "--task", "fix/v1"]);
+        let (item, [id, fence]) = take(&terminal);
+        assert_eq!(item["variant"], "fix/v1");
+        terminal.json(&["task", "set", "--variant", "fix/v2", "--replaces", "fix/v1"]);
+        terminal.json(&["queue", "complete", "--id", &id, "--fence", &fence]);
+        assert_eq!((status(&terminal, "fix/v1"), status(&terminal, "fix/v2")), ("done".into(), "open".into()));
+        assert_eq!(ready(&terminal), ["fix/v2"]);
+    }
+
+    fn agent_failing_a_pinned_version_blocks_current_version_until_requeue(terminal: CommandLine) {
+        define(&terminal, &["fix/v1"]);
+        terminal.json(&["task", "set", "--variant", "fix/v2", "--replaces", "fix/v1"]);
+        terminal.json(&["package", "set", "--role", "coder", "--task", "fix/v1"]);
+        terminal.json(&["queue", "add", "--task", "fix/v2", "--role", "coder"]);
+        let (item, [id, fence]) = take(&terminal);
+        let fail = ["queue", "fail", "--id", &id, "--fence", &fence, "--error", "no such table"];
+        terminal.json_in_run(Some(&text(&item["token"])), &fail);
+        assert_eq!((status(&terminal, "fix/v1"), status(&terminal, "fix/v2")), ("blocked".into(), "blocked".into()));
+        assert_eq!(ready(&terminal), Vec::<String>::new());
+        terminal.json(&["queue", "requeue", "--id", &id]);
+        assert_eq!((status(&terminal, "fix/v1"), status(&terminal, "fix/v2")), ("open".into(), "open".into()));
+    }
+
+    fn run_end_rejects_completed_with_outcome_error(terminal: CommandLine) {
+        define(&terminal, &["once"]);
+        terminal.json(&["agent", "set", "--handle", "ada"]);
+        let (run, _) = terminal.start_run(&["--agent", "ada", "--task", "once"]);
+        let end = ["run", "end", &run, "--status", "completed", "--outcome", "error"];
+        assert_eq!(terminal.fails(&end), (2, "a completed run cannot have the outcome \"error\"".to_owned()));
+        assert_eq!(status(&terminal, "once"), "in_progress");
+    }
+
     fn agent_failing_its_own_item_blocks_task(terminal: CommandLine) {
         define(&terminal, &["once", "stubborn"]);
         terminal.json(&["task", "set", "--variant", "stubborn", "--retry-on-error", "true"]);
