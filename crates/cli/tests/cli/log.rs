@@ -29,7 +29,7 @@ both_engines! {
         let overview = run_in_pty(&terminal.command(&[]));
         assert_eq!(overview.code, 0, "{}", overview.stdout);
         assert!(overview.stdout.starts_with("\u{1b}[1mTrackway\u{1b}[0m "), "{:?}", overview.stdout);
-        assert!(overview.stdout.contains("\u{1b}[1mnext:\u{1b}[0m trackway demo"), "{:?}", overview.stdout);
+        assert!(overview.stdout.contains("\u{1b}[1mnext:\u{1b}[0m for a guided demo: trackway demo"), "{:?}", overview.stdout);
         terminal.json(&["workflow", "set", "--name", "w"]);
         terminal.json(&["task", "set", "--workflow", "w", "--variant", "v", "--script", "true"]);
         terminal.json(&["queue", "add", "--task", "v"]);
